@@ -38,7 +38,7 @@ test: $(VENV)/.installed-dev java chromium classes ## all tests and the examples
 
 classes: $(VENV)/spark-classes.jsa ## what the Java and Python processes of Spark in tests share
 
-check: $(VENV)/.installed-dev ## ruff, mypy --strict, the layers of the packages and their import cycles
+check: $(VENV)/.installed-dev ## ruff, mypy --strict, the layers of the packages, and tools/house.py: sizes, cycles, names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src papers

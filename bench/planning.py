@@ -125,8 +125,8 @@ def measure_text(queries: int) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     answer[REGISTERED] = _figure(queries, timed(register)[0])
     (consumer,) = engine.hosting.families
-    members = consumer.family.plan.movable
-    taken, woven = timed(lambda: best_weave(members, consumer.load))
+    members, load = consumer.family.plan.movable, consumer.measured.load
+    taken, woven = timed(lambda: best_weave(members, load))
     problem = "there is no plan" if woven is None else disagreement(woven, len(members))
     answer[WOVEN] = _figure(queries, taken, problem) | {"trees": 0 if woven is None else len(woven.trees)}
     taken, report = timed(engine.sharing_report)
@@ -223,7 +223,7 @@ def warm_up() -> None:
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v DOUBLE)")
     for number, window in enumerate(zip(*windows(100), strict=True)):
         engine.execute(statement(f"q{number}", *window))
-    best_plan(engine.hosting.families[0].family.plan, engine.hosting.families[0].load)
+    best_plan(engine.hosting.families[0].family.plan, engine.hosting.families[0].measured.load)
     for second in range(3):
         engine.push("s", rows_from(second))
         engine.execute(statement(f"more{second}", 7 + second, 7))

@@ -74,7 +74,7 @@ def measure(schedule: str, rate: float, pushes: int) -> dict[str, Any]:
         if stream.waiting_rows > ROOM_ROWS // 4:
             engine.process(stream)
     engine.stats()
-    come_to = {id(family): family.come_to for family in engine.hosting.families}
+    watermark = {id(family): family.watermark for family in engine.hosting.families}
     began, number = process_time(), warm
     while number < pushes:
         while (
@@ -87,8 +87,8 @@ def measure(schedule: str, rate: float, pushes: int) -> dict[str, Any]:
         if stream.waiting_rows:
             engine.process(stream)
             for family in engine.hosting.families:
-                note(family, stream, come_to[id(family)], late)
-                come_to[id(family)] = family.come_to
+                note(family, stream, watermark[id(family)], late)
+                watermark[id(family)] = family.watermark
     elapsed = process_time() - began
     engine.flush()
     seen = hashlib.sha256()
@@ -114,7 +114,7 @@ def note(family: FamilyConsumer, stream: Stream, before: int, late: dict[int, li
     """How late the reports are that a turn has brought."""
     slide, now = family.family.shortest_slide, stream.clock()
     assert slide is not None
-    for report in range(before - before % slide + slide, family.come_to + 1, slide):
+    for report in range(before - before % slide + slide, family.watermark + 1, slide):
         waited = stream.push_times.lateness(report, now)
         if waited is not None:
             late[slide // 1_000_000].extend([waited] * len(family.queries))

@@ -9,7 +9,7 @@ import pytest
 import panewise as pw
 from panewise.credentials import masked, masked_line, masked_option
 from panewise.engine.books.definitions import shown_statement_of, statement_of
-from panewise.engine.statements import statement_runner
+from panewise.engine.statements import engine_definer
 from panewise.errors import ArchiveError, PanewiseError
 from tests.serve.http.serving import served
 
@@ -86,8 +86,8 @@ def test_a_long_text_costs_no_more_than_its_length(part: str) -> None:
 def test_what_is_shown_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(path=tmp_path / "data") as (client, backend):
         engine = backend.engine
-        engine.archives.only_books = True  # no object store is asked for anything
-        monkeypatch.setattr(statement_runner, "last_cut", lambda _: None)
+        engine.archives.keep_only_books()  # no object store is asked for anything
+        monkeypatch.setattr(engine_definer, "last_cut", lambda _: None)
         engine.execute(STREAM + ARCHIVE + SINK)
         archives = engine.execute("SHOW ARCHIVES").to_pylist()
         assert [row["path"] for row in archives] == [SHOWN]

@@ -70,7 +70,7 @@ __all__ = [
     "register_archive",
 ]
 
-# Where the names live that are not errors.
+# The modules of the public names that are not errors.
 _HOMES = {
     "Client": "panewise.serve.client.client",
     "Engine": "panewise.engine.engine",

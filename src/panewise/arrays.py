@@ -1,4 +1,4 @@
-"""Names of array types and of the ends of int64, for all packages."""
+"""Names of array types and the limits of int64, for all packages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
-Small: TypeAlias = NDArray[np.int32]  # where 32 bits are enough
+Small: TypeAlias = NDArray[np.int32]  # for numbers that fit 32 bits
 Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1

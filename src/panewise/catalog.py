@@ -1,7 +1,7 @@
 """What exists, by name: streams, tables, queries, sinks and archives. Every change is all or nothing.
 
-One namespace for all five kinds, case-insensitive. A definition that others read cannot be dropped. `copy` and
-`restore` let a caller undo a change that failed further down (a plan that has no operator, say).
+All five kinds share one case-insensitive namespace. A definition that others read cannot be dropped. `copy` and
+`restore` let a caller undo a change when a later step fails, for example when a plan has no operator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StreamDefinition:
 
     @property
     def sheds(self) -> bool:
-        """Whether its rows may be a sample: the option `shedding` is there, whatever it says."""
+        """Whether its rows may be a sample: true as soon as the option `shedding` is written, whatever its value."""
         return any(name == "shedding" for name, _ in self.options)
 
 
@@ -42,12 +42,12 @@ class TableDefinition:
 
     @property
     def changes(self) -> str | None:
-        """The stream that changes it; None: statements do."""
+        """The stream that changes the table; None where statements change it."""
         return self._written("changes")
 
     @property
     def operation(self) -> str | None:
-        """The column of that stream that says what a row does."""
+        """The column of the stream `changes` that says what each row does to the table."""
         return self._written("operation")
 
     def _written(self, name: str) -> str | None:
@@ -57,12 +57,12 @@ class TableDefinition:
 
 @dataclass(frozen=True)
 class QueryDefinition:
-    """A registered query; as an input of other queries it is a stream with the event time `timestamp`."""
+    """A registered query. Other queries read it as a stream with the event time `timestamp`."""
 
     name: str
-    schema: Schema  # of its results, window columns included
+    schema: Schema  # of the results, including window columns
     timestamp: str
-    text: str  # CREATE QUERY ..., canonical
+    text: str  # canonical text of CREATE QUERY
     inputs: tuple[str, ...]
     options: Options = ()
     status: str = "RUNNING"  # or SUSPENDED, FAILED
@@ -80,7 +80,7 @@ class SinkDefinition:
 
 @dataclass(frozen=True)
 class ArchiveDefinition:
-    """What a query or a stream has given, in files; one-time queries read it like a table."""
+    """Files with the past results of a query or rows of a stream. One-time queries read it like a table."""
 
     name: str
     source: str
@@ -108,7 +108,7 @@ class Catalog:
         self._definitions: dict[str, Definition] = {}
 
     def __iter__(self) -> Iterator[Definition]:
-        # Of a copy: other threads may create and drop meanwhile.
+        # Iterates over a copy because other threads may create and drop definitions meanwhile.
         return iter(list(self._definitions.values()))
 
     def of_kind(self, kind: str) -> list[Definition]:
@@ -118,7 +118,7 @@ class Catalog:
         return self._definitions.get(name.lower())
 
     def get(self, name: str, *kinds: str) -> Definition:
-        """The definition of that name, of one of the kinds where any are given."""
+        """The definition of that name, which must be of one of `kinds` if any are given."""
         expected = " or ".join(kinds) if kinds else "definition"
         if not isinstance(name, str):
             raise CatalogError(f"the name of a {expected} is a text, not a {type(name).__name__}", missing=True)
@@ -160,7 +160,7 @@ class Catalog:
         return self._definitions.pop(name.lower())
 
     def is_as(self, copy: dict[str, Definition]) -> bool:
-        """Whether nothing has changed since a copy was made."""
+        """Whether the catalog still equals a copy made earlier."""
         return self._definitions == copy
 
     def copy(self) -> dict[str, Definition]:

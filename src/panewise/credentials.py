@@ -1,8 +1,8 @@
-"""What of a path or an option is a secret, and how it is shown: `***` stands where it stood.
+"""Masks secrets in paths and options: `***` is shown in place of a secret.
 
 A URI may carry credentials, before its host (`s3://key:secret@bucket/folder`) or among its parameters (`?token=...`).
-The definition, the log and the snapshot keep it as it was written, because it is used; whatever is shown to people or
-sent to callers goes through here first: errors, SHOW, `stats()`, the catalog of the server.
+Definitions, the log and snapshots keep the URI unmasked, because it is used again. Whatever is shown to people or sent
+to callers is masked here first: errors, SHOW, `stats()`, the catalog of the server.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 MASK = "***"
-# Every pattern begins where a run of its characters does, so that a long text costs no more than its length.
+# Every pattern can match only at the start of a run of its characters, so the time is linear in the text's length.
 _URI = re.compile(r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]++://)(?P<rest>[^\s'\"]++)")
-# Before the host: up to the last @ of the authority; with a colon that begins no port, also past a slash, which keys
-# of S3 have and which would have to be written as %2F.
+# The credentials before the host: everything up to the last @ of the authority. If they contain a colon that does not
+# begin a port, they may also contain slashes, as S3 keys do (strictly, a slash would have to be written as %2F).
 _USER = re.compile(r"(?:[^/?#]*|[^/?#@:]+:(?!\d+(?:/|$))[^?#]*)@")
 _PARAMETER = re.compile(r"(?P<name>(?<=[?&;])[^=&;#?]++)=(?P<value>[^&;#]*+)")
 _SECRET_NAME = re.compile(
@@ -23,7 +23,7 @@ _SECRET_NAME = re.compile(
     r"|(access|account|api|private|shared)[-_.]?key",
     re.IGNORECASE,
 )
-_TOLD_ELSEWHERE = ("_env", "_file")  # password_env names a variable, and is no password
+_TOLD_ELSEWHERE = ("_env", "_file")  # password_env, for example, is the name of a variable, not a password
 _PROPERTY = re.compile(
     r"(?P<name>(?<![\w.-])(?=[\w.-]*?(?:password|passphrase|secret|token|credential))[\w.-]++\s*+=\s*+)"
     r"(?P<value>\"[^\"]*\"|[^;&\s'\"]++)",
@@ -33,7 +33,7 @@ _OPTION = re.compile(r"(?P<said>(?<![\w.-])(?P<name>[\w.-]++)\"?\s*+=\s*+')(?P<v
 
 
 def masked(text: str) -> str:
-    """A text without the credentials of the URIs in it.
+    """The text with the credentials in its URIs masked.
 
     >>> masked("no archive in 's3://AKIA:wJalr@bucket/a?region=eu&session_token=x'")
     "no archive in 's3://***@bucket/a?region=eu&session_token=***'"
@@ -44,7 +44,7 @@ def masked(text: str) -> str:
 
 
 def masked_option(name: str, value: T) -> T | str:
-    """An option as it is shown: a password is not, nor the credentials in a URI or among the settings of a client.
+    """An option as it is shown: passwords and credentials in URIs or in client settings are masked.
 
     >>> masked_option("password", "hunter2"), masked_option("password_env", "PGPASSWORD"), masked_option("rows", 5)
     ('***', 'PGPASSWORD', 5)
@@ -53,13 +53,13 @@ def masked_option(name: str, value: T) -> T | str:
     """
     if not isinstance(value, str) or name.lower().endswith(_TOLD_ELSEWHERE):
         return value
-    if name.lower() != "key" and _SECRET_NAME.search(name):  # the columns of an archive's key are no secret
+    if name.lower() != "key" and _SECRET_NAME.search(name):  # the option `key` of an archive names columns
         return MASK
     return _PROPERTY.sub(rf"\g<name>{MASK}", masked(value))
 
 
 def masked_line(line: str) -> str:
-    """A line of a statement, as long as it was: options that are or hold a secret are stars.
+    """A line of a statement of unchanged length, with the values of secret options replaced by stars.
 
     >>> masked_line("WITH (path = 's3://me:pw@bucket', password = 'x', rows = 5")
     "WITH (path = '*****************', password = '*', rows = 5"

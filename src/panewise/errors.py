@@ -34,9 +34,9 @@ class PanewiseError(Exception):
 
 
 class QueryError(PanewiseError):
-    """Something is wrong with a statement; `text` and `span` say where, one-based `line` and `column` too.
+    """Something is wrong with a statement. `text` and `span` say where; `line` and `column` count from 1.
 
-    `about`: where only the plan is known, the word of the statement that it is about.
+    `about`: the word of the statement that the error is about, for errors raised where only the plan is known.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class QueryError(PanewiseError):
         self.about = about
 
     def located(self, text: str) -> QueryError:
-        """The same error with its statement's text, where it was raised without."""
+        """This error, with the statement's text added if it was raised without one."""
         if self.text is None:
             self.text = text
         return self
@@ -103,7 +103,7 @@ class PlanError(QueryError):
 
 
 class CatalogError(PanewiseError):
-    """A name is taken, missing or still in use; `missing` says that nothing of that name and kind is there."""
+    """A name is taken, missing or still in use. `missing`: nothing of that name and kind exists."""
 
     def __init__(self, message: str, *, hint: str | None = None, missing: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -111,35 +111,35 @@ class CatalogError(PanewiseError):
 
 
 class DataError(PanewiseError):
-    """A row or batch does not fit its stream. `row`: which row of the push, from 0, where it is one."""
+    """A row or batch does not fit its stream. `row`: the number of the row in its push, from 0, if it is one row."""
 
     row: int | None = None
 
     def of_file(self, file: str, rows_before: int = 0) -> DataError:
-        """The same error of rows that come from a file, with so many before them; a file's rows count from 1."""
+        """This error for rows of a file, `rows_before` of which came before this push. Rows of a file count from 1."""
         place = f"'{file}'" if self.row is None else f"'{file}', row {rows_before + self.row + 1:,}"
         return DataError(f"{self.message}\nthe file: {place}", hint=self.hint)
 
 
 class OverloadError(PanewiseError):
-    """A push waited for room in its stream's queue for as long as it was willing to; nothing of it was taken."""
+    """A push timed out while it waited for room in its stream's queue. None of its rows were taken."""
 
 
 class QueryFailed(PanewiseError):
-    """A running query met data that it cannot answer for, such as an aggregate that raises; it is marked FAILED.
+    """A running query met data that it cannot answer for, such as an aggregate that raises. It is marked FAILED.
 
-    `results` is what it could still report before that point in time, an Arrow table, where its operator knows.
+    `results`: an Arrow table of the results up to the failure, if the operator could still compute them.
     """
 
     results: object | None = None
 
 
 class NotHeldError(PanewiseError):
-    """An answer was asked for an instant or a key that is not held."""
+    """An answer was requested for an instant or a key that is not held."""
 
 
 class ReadLimitError(PanewiseError):
-    """A one-time query was stopped because it makes more rows or bytes, or takes longer, than its engine allows."""
+    """A one-time query was stopped because it exceeded its engine's limit on rows, bytes or time."""
 
 
 class ConnectorError(PanewiseError):
@@ -151,17 +151,17 @@ class SnapshotError(PanewiseError):
 
 
 class DurabilityError(PanewiseError):
-    """The folder of a durable engine cannot be written, is in use, or is damaged where that matters."""
+    """The folder of a durable engine cannot be written, is in use, or has damage that cannot be ignored."""
 
 
 class EngineBroken(PanewiseError):
-    """The engine was left in the middle of a change, by an interrupt or an error; the hint says what to do."""
+    """An interrupt or an error left the engine in the middle of a change; the hint says what to do."""
 
 
 class ServerError(PanewiseError):
-    """A server was not reached, or refused or failed for a reason of its own.
+    """A server could not be reached, refused the request, or failed.
 
-    `status` is the number that HTTP gives to the answer, None where there was none.
+    `status`: the HTTP status of the response, None where there was no response.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, status: int | None = None) -> None:
@@ -174,27 +174,27 @@ class ArchiveError(PanewiseError):
 
 
 class ConnectorWarning(UserWarning):
-    """A source is not read, or a sink does not get results, that somebody may expect it to."""
+    """A source is not read, or a sink gets no results, contrary to what a user may expect."""
 
 
 class DurabilityWarning(UserWarning):
-    """Something about the folder of a durable engine that is worth knowing, and was dealt with."""
+    """A problem with the folder of a durable engine was found and handled."""
 
 
 class AnswerOverflowWarning(UserWarning):
-    """An answer of SUM is outside BIGINT or DECIMAL, and NULL for that reason (docs/aggregates.md)."""
+    """An answer of SUM is NULL because it does not fit BIGINT or DECIMAL (docs/aggregates.md)."""
 
 
 class LateRowsWarning(UserWarning):
-    """Rows came later than their stream waits for, and nobody keeps them (docs/streams.md)."""
+    """Rows arrived later than their stream waits, and were dropped (docs/streams.md)."""
 
 
 class BadRowsWarning(UserWarning):
-    """Rows were bad, and set aside because their stream says on_bad_row = 'skip' (docs/streams.md)."""
+    """Bad rows were skipped because their stream has on_bad_row = 'skip' (docs/streams.md)."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that names what exists: the nearest names first, otherwise a few of them."""
+    """A hint that names what exists: the most similar names, or a few of all names if none is similar."""
     names = sorted(set(known))
     if not names:
         return "there are none yet"
@@ -206,7 +206,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _shortened(line: str, column: int, width: int = 120) -> tuple[str, int]:
-    """A long line cut to the part around the column, with the column moved accordingly."""
+    """The part of a long line around the column, and the column's position in that part."""
     if len(line) <= width:
         return line, column
     start = max(0, column - 1 - width // 2)
@@ -215,9 +215,9 @@ def _shortened(line: str, column: int, width: int = 120) -> tuple[str, int]:
 
 
 def raise_interrupt_behind(problem: Exception) -> None:
-    """Raises the interrupt that compiled code has turned into this error, if it has.
+    """Raises the interrupt that caused this error, if there is one.
 
-    Where Ctrl-C comes while Numba loads a loop, the call ends with a SystemError whose cause is the KeyboardInterrupt.
+    If Ctrl-C arrives while Numba loads a loop, the call ends with a SystemError whose cause is the KeyboardInterrupt.
     """
     cause: BaseException | None = problem
     while isinstance(cause, Exception):

@@ -1,7 +1,7 @@
-"""Faces of packages: public names that load the module behind them when they are first used (PEP 562).
+"""Faces of packages: their public names, whose modules are loaded on first use (PEP 562).
 
-A package that is imported must not import its parts: `import panewise` stays far below a second, and Spark loads
-single modules in processes that need no more.
+Importing a package must not import its parts: `import panewise` has to stay far below a second, and Spark workers load
+only the modules that they need.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 
 def face(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package. `homes`: the module of each public name, below the package.
+    """`__getattr__` and `__dir__` of a package. `homes`: the module of each public name, relative to the package.
 
     >>> get, names = face("panewise", {"Schema": "schema"})
     >>> names(), get("Schema").__name__

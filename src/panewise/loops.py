@@ -1,19 +1,21 @@
 """Compiled loops: Python functions over NumPy arrays, turned into machine code by Numba.
 
-A loop is compiled when it is first called with new argument types and cached on disk beside its source, or in the
-user's cache folder where that is read-only. On a Spark executor panewise may be imported from a zip archive that the
-driver sent: its loops are cached in the user's cache folder under a digest of the archive, because Numba would take the
-archive's path, which is another one in every application, and compile everything anew. Where no folder can be written,
-loops are compiled in every process.
+A loop is compiled when it is first called with new argument types. The machine code is cached on disk beside the
+source, or in the user's cache folder if the source folder is read-only. If no folder can be written, every process
+compiles.
 
-What serves until a loop is compiled asks `is_worth_calling`, so that it never serves for ever: how fast a query runs
-must not depend on what else has run in its process.
+On a Spark executor panewise may be imported from a zip archive that the driver sent. Numba would cache by the archive's
+path, which differs in every application, and so compile everything again. Such loops are therefore cached in the user's
+cache folder under a digest of the archive.
 
-Of several processes that want the same loop at the same time, as Spark's workers do when they start, one compiles it
-and the others wait and load it.
+Code that can work without a loop, more slowly, calls `is_worth_calling` to decide when to compile it. So the speed of a
+query does not depend on what else has run in its process.
 
-A loop releases Python's global lock while it runs: other threads go on beside it, and only the engine's turns keep two
-threads from the same arrays.
+If several processes want the same loop at the same time, as Spark's workers do when they start, one compiles it and the
+others wait and load it.
+
+A loop releases Python's global lock while it runs, so other threads run concurrently. Only the engine's turns keep two
+threads from using the same arrays.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ from numba.misc.appdirs import AppDirs
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-# The zip archive that this module was imported from; None where it is an ordinary file.
+# The zip archive that this module was imported from, or None.
 _ARCHIVE: str | None = getattr(__spec__.loader, "archive", None)
 
 
 def _stamp(path: Path) -> str:
-    if _ARCHIVE is not None:  # the digest of the whole archive is in the name of the folder
+    if _ARCHIVE is not None:  # the cache folder's name already has the digest of the whole archive
         return ""
     stat = path.stat()
     return f"_{stat.st_mtime_ns:x}_{stat.st_size:x}"
 
 
-# Numba compiles a loop again when its own file has changed, but not when that of a loop which it calls has. The loops
-# that others call across files stand in these, whose dates are therefore a part of every name in the cache.
+# Numba compiles a loop again when the loop's own file has changed, but not when the file of a loop that it calls has.
+# These files have the loops that are called from other files, so their dates are part of every name in the cache.
 _SHARED_LOOPS = "".join(
     _stamp(Path(__file__).parent / name)
     for name in (
@@ -65,7 +67,7 @@ _SHARED_LOOPS = "".join(
 
 @cache
 def _archive_cache() -> Path | None:
-    """The folder for the compiled loops of this archive, None where it cannot be written."""
+    """The folder for the compiled loops of this archive, or None if it cannot be written."""
     assert _ARCHIVE is not None
     digest = hashlib.sha256(Path(_ARCHIVE).read_bytes()).hexdigest()
     folder = Path(config.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir)
@@ -78,12 +80,12 @@ def _archive_cache() -> Path | None:
 
 
 class _ArchiveLocator(_CacheLocator):  # type: ignore[misc]
-    """Tells Numba where the loops of a zip archive are cached: by what is in the archive, not by where it lies."""
+    """Tells Numba where to cache the loops of a zip archive: by the archive's content, not by its path."""
 
     def __init__(self, folder: Path, function: Any = None) -> None:
         self.folder = folder
         self._function = function
-        self._py_file = _ARCHIVE  # what Numba's warnings name
+        self._py_file = _ARCHIVE  # named in Numba's warnings
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _ArchiveLocator | None:
@@ -114,14 +116,14 @@ def _cache_on_disk(loop: Any) -> None:
             loop.enable_caching()
         else:
             loop._cache = _ArchiveCache(loop.py_func)
-    except RuntimeError:  # Numba's word for: there is no folder that can be written
+    except RuntimeError:  # Numba found no folder that can be written
         return
 
 
-# How much has been done without a loop that is not compiled, by the loop.
+# Work done so far without each loop that is not compiled yet.
 _DONE_WITHOUT: dict[Any, int] = {}
 
-# Loops that were specialised, by name or by the functions put in: the same each time, so compiled or loaded once.
+# Specialised loops, by loop and by name or replaced functions, so that each is compiled or loaded once.
 _SPECIALISED: dict[tuple[Any, Any], Any] = {}
 
 
@@ -134,15 +136,15 @@ def compiled_loop(function: Loop) -> Loop:
 
 
 def _uninterrupted(loop: Any) -> Any:
-    """The loop, which holds Ctrl-C while Numba compiles it or loads it from the disk.
+    """The loop, changed so that Ctrl-C is delayed while Numba compiles it or loads it from disk.
 
-    Numba reads its registries through generators. One that an interrupt ends stays ended, and nothing can be compiled
-    in that process any more: every query would fail, in an engine that opens the folder again too.
+    Numba reads its registries through generators. A generator ended by an interrupt stays ended, and then nothing can
+    be compiled in that process any more: every query would fail, even in an engine that opens the folder again.
     """
     compile_alone = loop.compile
 
     def compile_now(signature: Any) -> Any:
-        # Numba's own lock first: one thread would wait for it with the file's, and another one the other way round.
+        # Numba's own lock is taken first. If threads took the two locks in different orders, they would deadlock.
         with global_compiler_lock, _one_process(loop):
             return compile_alone(signature)
 
@@ -163,13 +165,13 @@ def _uninterrupted(loop: Any) -> Any:
     return loop
 
 
-# The lock file of each folder of the cache, open for as long as the process runs. One byte of it stands for a loop.
+# The open lock file of each cache folder. It stays open until the process ends; one byte of it stands for a loop.
 _LOCK_FILES: dict[Path, int] = {}
 
 
 @contextmanager
 def _one_process(loop: Any) -> Iterator[None]:
-    """While a loop is compiled, or loaded, other processes that want it wait. Without a cache, they do not."""
+    """Makes other processes that want the loop wait while it is compiled or loaded. Without a cache nobody waits."""
     file = getattr(loop._cache, "_cache_file", None)
     if file is None:
         yield
@@ -191,16 +193,16 @@ def _one_process(loop: Any) -> Iterator[None]:
 
 
 def is_compiled(loop: Any) -> bool:
-    """Whether the loop has been compiled, or loaded from the cache, for some argument types in this process."""
+    """Whether the loop was compiled, or loaded from the cache, for some argument types in this process."""
     return bool(loop.signatures)
 
 
 def is_worth_calling(loop: Any, work: int, at_once: int, in_all: int) -> bool:
-    """Whether to call a loop for work that can also be done without it, more slowly, but without compiling it first.
+    """Whether to call a loop for `work` that can also be done without it, more slowly, and without compiling it.
 
-    A loop that is compiled, or that the disk has, is called. Another one is called, and so compiled, for work of more
-    than `at_once`; and where more than `in_all` has been done without it since the process began: who does without a
-    loop often enough pays for it, however small each piece is. Where the answer is no, the work counts as done without.
+    True if the loop is compiled or cached on disk. Otherwise true, so that it is compiled, if `work` exceeds `at_once`,
+    or if the work done without the loop in this process would exceed `in_all`. If the result is False, `work` is added
+    to the work done without the loop.
     """
     if is_compiled(loop):
         return True
@@ -212,15 +214,15 @@ def is_worth_calling(loop: Any, work: int, at_once: int, in_all: int) -> bool:
 
 
 def _is_on_disk(loop: Any) -> bool:
-    """Whether an earlier process has left the loop's machine code in the cache, for some argument types."""
+    """Whether the cache on disk has the loop's machine code for some argument types."""
     file = getattr(loop._cache, "_cache_file", None)
     return file is not None and bool(file._load_index())
 
 
 def specialised(loop: Any, name: str | None, **replaced: Any) -> Any:
-    """The loop compiled anew with other functions in place of module-level ones: a user's combine, say.
+    """A copy of the loop in which other functions replace module-level ones, for example a user's combine.
 
-    With a name, which must then always mean the same functions, it is cached on disk under that name.
+    With a name, it is cached on disk under that name, which must then always mean the same functions.
     """
     key = (loop, tuple(replaced.items()) if name is None else name)
     if key in _SPECIALISED:

@@ -1,7 +1,7 @@
-"""Types and columns, to and from Arrow, and as Spark SQL text.
+"""Types and columns, to and from Arrow.
 
-Nine types, no more: BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p <= 18, s), STRING, DATE, TIMESTAMP (microseconds,
-UTC). A name keeps the spelling it was declared with and is found in any case.
+There are nine types: BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p <= 18, s), STRING, DATE, TIMESTAMP (microseconds,
+UTC). Names keep their declared spelling and are looked up without regard to case.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def decimal(precision: int, scale: int) -> DataType:
 
 
 def from_arrow(arrow: pa.DataType) -> DataType | None:
-    """The type that holds an Arrow type's values, or None where there is none."""
+    """The type that holds an Arrow type's values, or None if there is none."""
     import pyarrow as pa
 
     types = pa.types

@@ -1,4 +1,4 @@
-"""Time: instants and durations as int64 microseconds, and the windows that queries see streams through.
+"""Time: instants and durations as int64 microseconds, and the windows of queries.
 
 A row with timestamp `ts` is in a window of range `r` at instant `t` when `ts <= t < ts + r`. A periodic window
 reports at every instant `e` with `(e - align) % slide == 0` and covers `[e - range - offset, e - offset)`:
@@ -24,10 +24,10 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 
-# Years 1 to 9999, what Python, Spark and SQL agree on. Anything outside is a bad row.
+# Years 1 to 9999, the range that Python, Spark and SQL share. A row with a time outside it is a bad row.
 INSTANT_MIN = -62_135_596_800_000_000
 INSTANT_MAX = 253_402_300_799_999_999
-INSTANT_NEVER = INSTANT_MAX + 1  # when something ends that outlives the last instant; no value of a row
+INSTANT_NEVER = INSTANT_MAX + 1  # the end of something that never ends; no row has this time
 DURATION_MAX = INSTANT_MAX - INSTANT_MIN
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,12 +68,12 @@ def duration_us(text: str) -> int:
 
 
 def scaled_us(number: str, unit: str) -> int:
-    """Microseconds of a number and a unit; refuses unknown units and parts of a microsecond."""
+    """Microseconds of a number and a unit. Unknown units and fractions of a microsecond are refused."""
     factor = UNITS.get(unit.upper())
     if factor is None:
         raise BindError(f"'{unit}' is not a unit of time", hint="units go from MICROSECONDS to WEEKS")
     if len(number) > 40:
-        raise BindError(f"a number of {len(number)} digits is no duration")
+        raise BindError(f"a number of {len(number)} digits is not a duration")
     whole, _, fraction = number.partition(".")
     numerator, denominator = int(whole + fraction) * factor, 10 ** len(fraction)
     if numerator % denominator:
@@ -122,7 +122,7 @@ def instant_us(value: int | str | datetime) -> int:
 
 
 def format_instant(instant: int) -> str:
-    """`2026-01-31 12:00:00` with microseconds where there are any; UTC.
+    """`2026-01-31 12:00:00` in UTC, with microseconds if there are any.
 
     >>> format_instant(0)
     '1970-01-01 00:00:00'
@@ -135,7 +135,7 @@ def format_instant(instant: int) -> str:
 
 
 def last_report(upto: int, slide: int, align: int) -> int:
-    """The greatest `align + k * slide` up to a point.
+    """The greatest `align + k * slide` that is not after `upto`.
 
     >>> last_report(10, slide=4, align=1), last_report(9, slide=4, align=1)
     (9, 9)
@@ -145,7 +145,7 @@ def last_report(upto: int, slide: int, align: int) -> int:
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """`[RANGE r SLIDE s OFFSET o ALIGN 'i' INTERNAL]`; `range_us` None is UNBOUNDED, `slide_us` None is continuous."""
+    """`[RANGE r SLIDE s OFFSET o ALIGN 'i' INTERNAL]`. `range_us` None: UNBOUNDED; `slide_us` None: continuous."""
 
     range_us: int | None
     slide_us: int | None = None
@@ -158,7 +158,7 @@ class TimeWindow:
         return self.slide_us is not None
 
     def last_report(self, upto: int) -> int:
-        """The last instant up to this one at which a periodic window reports."""
+        """The last instant, `upto` at the latest, at which a periodic window reports."""
         assert self.slide_us is not None
         return last_report(upto, self.slide_us, self.align_us)
 

@@ -28,7 +28,7 @@ def archive(tmp_path: Path) -> Archive:
 @pytest.mark.parametrize("number", [0, -1, 2.5, "3"])
 def test_an_update_without_a_number_of_its_own_is_refused(archive: Archive, number: Any) -> None:
     """0 is where an archive begins: an update of that number would be passed over as if it were there already."""
-    with pytest.raises(ArchiveError, match="no number of an update"):
+    with pytest.raises(ArchiveError, match="not a valid number of an update"):
         archive.update(10, ROW, number=number)
     assert not archive.update(10, ROW, number=1).repeated and archive.scan().num_rows == 1
 
@@ -49,7 +49,7 @@ def test_rows_that_are_no_table_are_refused(archive: Archive, given: Any) -> Non
 
 @pytest.mark.parametrize("changed", [{"insertion_parts": 2.0}, {"origin_us": 2**63}, {"every_us": 1.5}])
 def test_a_layout_is_made_of_whole_numbers_within_time(changed: dict[str, Any]) -> None:
-    with pytest.raises(ArchiveError, match="do not make a layout"):
+    with pytest.raises(ArchiveError, match="are not valid numbers of a layout"):
         Layout(**{"insertion_parts": 2, "expiration_parts": 2, "every_us": EVERY, "lifetime_us": LIFETIME, **changed})
 
 

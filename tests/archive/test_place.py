@@ -131,7 +131,7 @@ def test_no_archive_in_another(tmp_path: Path) -> None:
 
 def test_no_archive_in_another_of_the_engine(tmp_path: Path) -> None:
     engine = pw.Engine()
-    engine.archives.only_books = True  # the files need not be there yet, as before a pipeline is started
+    engine.archives.keep_only_books()  # the files need not be there yet, as before a pipeline is started
     engine.execute("CREATE STREAM t (ts TIMESTAMP, k STRING)")
 
     def create(name: str, path: str) -> None:
@@ -224,7 +224,7 @@ def test_a_place_where_no_folder_can_be_made_is_refused_with_the_reason(tmp_path
         f"{tmp_path}/file": "is a file",
         f"{tmp_path}/file/inner": f"'{tmp_path}/file' is a file",
         f"{tmp_path}/file/inner/more": f"'{tmp_path}/file' is a file",
-        "/proc/archive": "the system makes no folders there",
+        "/proc/archive": "the system does not allow new folders there",
     }
     for path, reason in places.items():
         told = refusal(engine, f"CREATE ARCHIVE a FROM t WITH (path = '{path}', key = 'k', lifetime = '1 hour')")

@@ -15,8 +15,8 @@ from panewise.errors import ConnectorError
 
 def catalog_of(source: Path | str, *sinks: Path | str, kind: str = "STREAM") -> Catalog:
     engine = Engine()
-    engine.driver.is_expected = True
-    engine.statements.read_table = no_rows
+    engine.driver.expect()
+    engine.statements.read_tables_by(no_rows)
     own = "NON RETROACTIVE " if kind == "TABLE" else ""
     engine.execute(f"CREATE {kind} s (ts TIMESTAMP, v BIGINT) {own}WITH (connector = 'csv', path = '{source}')")
     engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT)")

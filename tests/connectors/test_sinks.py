@@ -147,6 +147,6 @@ def test_one_parquet_file_keeps_the_rows_that_it_had(tmp_path: Path) -> None:
     replaced.close()
     assert pq.read_table(path)["n"].to_pylist() == [1, 2]
     path.write_text("a letter")
-    with pytest.raises(ConnectorError, match="no Parquet file to add rows to"):
+    with pytest.raises(ConnectorError, match="is not a Parquet file that rows can be added to"):
         sink(connector="parquet", path=str(path))
     assert path.read_text() == "a letter"

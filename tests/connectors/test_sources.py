@@ -195,5 +195,5 @@ def test_an_array_of_json_is_told_how_to_become_lines(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match=r"line 1 of .*is not a JSON object(?s:.*)hint: .*jq -c '\.\[\]'"):
         rows_of(stream(connector="json", path=str(tmp_path)))
     (tmp_path / "a.json").write_text("5\n")
-    with pytest.raises(ConnectorError, match="it is no object in braces"):
+    with pytest.raises(ConnectorError, match="it is not an object in braces"):
         rows_of(stream(connector="json", path=str(tmp_path)))

@@ -67,5 +67,5 @@ def test_a_table_in_the_place_of_a_list_is_joined(engine: pw.Engine) -> None:
     assert caught.value.hint == "join the table: add listed to FROM, and to WHERE s.symbol = listed.symbol"
     with pytest.raises(pw.PlanError) as refused:
         engine.execute(f"{select} WHERE EXISTS (SELECT * FROM listed WHERE listed.symbol = s.symbol)")
-    assert refused.value.hint is not None and "join it: FROM a stream [RANGE ...], listed" in refused.value.hint
+    assert refused.value.hint is not None and "write FROM stream [RANGE ...], listed" in refused.value.hint
     engine.execute(f"{select}, listed WHERE s.symbol = listed.symbol")

@@ -216,7 +216,7 @@ def test_one_time_queries() -> None:
     ]
     nothing = ask("SELECT MEDIAN(v) AS m, TOP(1, v) AS t FROM u [RANGE 1 MINUTE] WHERE v > 100")
     assert nothing == [{"m": None, "t": None}]
-    with pytest.raises(PlanError, match="FREQUENT counts within slides"):
+    with pytest.raises(PlanError, match="FREQUENT counts within the slides"):
         engine.execute("SELECT FREQUENT(1, v) AS f FROM u [RANGE 1 MINUTE]")
     engine.execute("CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM u [RANGE 1 MINUTE SLIDE 1 SECOND] GROUP BY k")
     engine.advance("u", 70 * SECOND)

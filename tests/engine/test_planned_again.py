@@ -16,7 +16,7 @@ from panewise.engine.books import measured_statistics as measured
 from panewise.engine.books.books import Books
 from panewise.engine.hosting.query_registry import QueryRegistry
 from panewise.engine.recovery.engine_snapshot import decided_in
-from panewise.engine.statements import statement_runner
+from panewise.engine.statements import query_plans
 from panewise.errors import SnapshotError
 from panewise.optimize.joins import reordering
 from panewise.optimize.rewrites import rewriting
@@ -51,7 +51,7 @@ def measuring(monkeypatch: pytest.MonkeyPatch, rates: dict[str, float]) -> None:
     def said(plan: Emit, books: Books) -> Statistics:
         return Statistics(rates=rates)
 
-    monkeypatch.setattr(statement_runner, "measured", said)
+    monkeypatch.setattr(query_plans, "measured", said)
 
 
 def create(engine: pw.Engine, prefix: str = "") -> None:
@@ -127,7 +127,7 @@ def test_a_rule_that_is_gone_refuses_a_folder_in_words(
     with monkeypatch.context() as later:
         left = {rule: name for rule, name in rewriting.NAMES.items() if name != "push down distinct"}
         later.setattr(rewriting, "NAMES", left)
-        with pytest.raises(SnapshotError, match="'push down distinct', and that cannot be made again"):
+        with pytest.raises(SnapshotError, match="'push down distinct', cannot be repeated"):
             pw.Engine(tmp_path)
     with pw.Engine(tmp_path) as again:
         assert "rewritten: push down distinct" in str(again.explain("last"))
@@ -139,7 +139,7 @@ def test_the_last_record_of_a_log_is_refused_too(tmp_path: Path, monkeypatch: py
     engine.execute(f"{STREAMS}; CREATE QUERY q AS {DISTINCT}")
     engine.close(snapshot=False)
     monkeypatch.setattr(rewriting, "NAMES", {})
-    with pytest.raises(SnapshotError, match=r"record .* of the log cannot happen again .*'q'"):
+    with pytest.raises(SnapshotError, match=r"record .* of the log cannot be replayed .*'q'"):
         pw.Engine(tmp_path)
 
 
@@ -182,9 +182,9 @@ def test_rates_are_measured_from_enough_rows_on_and_rows_of_tables_as_they_are()
         "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], t, none AS n WHERE a.k = b.k AND a.k = t.k AND n.k = 1"
     )
     found: list[Statistics] = []
-    original = statement_runner.measured
+    original = query_plans.measured
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statement_runner, "measured", lambda *given: found.append(original(*given)) or found[-1])
+        patch.setattr(query_plans, "measured", lambda *given: found.append(original(*given)) or found[-1])
         engine.execute(f"CREATE QUERY q AS {text}")
     assert found[0].rates == {"a": pytest.approx(4, rel=0.01)}
     assert found[0].table_rows == {"t": 3.0}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from panewise.operators.family import family
+from panewise.operators.family import family_slices
 from tests.case_files import moment
 from tests.case_runner import same_rows
 from tests.embedded_host import EmbeddedHost
@@ -33,11 +33,11 @@ from tests.reference.host import ReferenceHost
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_way() -> Iterator[None]:
-    """Small batches take the short way too, which is meant for large ones."""
-    before, family.SHORT_WAY_FROM = family.SHORT_WAY_FROM, 1
+def fast_path() -> Iterator[None]:
+    """Small batches take the fast path too, which is meant for large ones."""
+    before, family_slices.FAST_PATH_FROM = family_slices.FAST_PATH_FROM, 1
     yield
-    family.SHORT_WAY_FROM = before
+    family_slices.FAST_PATH_FROM = before
 
 
 WORDS = st.sampled_from(("ISTREAM", "DSTREAM"))

@@ -11,8 +11,8 @@ import pytest
 import panewise as pw
 from panewise.engine.channels.channel import Channel
 from panewise.engine.consumers.plan_consumer import PlanConsumer
-from panewise.engine.hosting import query_registry as hosting
-from panewise.engine.hosting.query_registry import QueryRegistry
+from panewise.engine.hosting import query_starter
+from panewise.engine.hosting.read_graph import ReadGraph
 from panewise.errors import PlanError
 from panewise.language.bind.binder import bind_one, parse
 from panewise.language.statements import SelectOnce
@@ -111,8 +111,8 @@ class Stopped(BaseException):
         (Family, "due"),
         (PlanConsumer, "attach"),
         (ContinuousRows, "__init__"),
-        (QueryRegistry, "slides"),
-        (hosting, "operator_of"),
+        (ReadGraph, "slides"),
+        (query_starter, "operator_of"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
@@ -176,7 +176,7 @@ def test_the_folder_opens_after_any_exception(
     engine.execute(BASE)
     push(engine)
     with monkeypatch.context() as patched:
-        patched.setattr(QueryRegistry, "slides", raising_at(QueryRegistry.slides, 0, True, problem))
+        patched.setattr(ReadGraph, "slides", raising_at(ReadGraph.slides, 0, True, problem))
         with pytest.raises(problem):
             engine.execute(f"CREATE QUERY q AS {ACCEPTED[-2]}")
     engine.close(snapshot=False)
@@ -255,5 +255,5 @@ def test_what_cannot_be_read_again_is_refused() -> None:
     """Its text in the log or in a snapshot would not open the folder."""
     engine = pw.Engine()
     engine.execute(BASE)
-    with pytest.raises(pw.PanewiseError, match="cannot be read again"):
+    with pytest.raises(pw.PanewiseError, match="canonical text of the statement cannot be parsed"):
         engine.execute(f"CREATE QUERY q AS SELECT a{'::BIGINT' * 45} AS x FROM s [NOW]")

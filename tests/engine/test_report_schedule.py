@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
-from panewise.engine.consumers.family_consumer import REPORTS_MOST
+from panewise.engine.consumers.postponed_reports import TRAILED_SLIDES_MAX
 from panewise.engine.consumers.report_schedule import AT_ONCE, DEFAULT, SCHEDULES
 from panewise.engine.ingest.stream import Stream
 from panewise.engine.reads.published_answers import watermark_us
@@ -220,7 +220,7 @@ def test_the_budget_is_kept() -> None:
     held = behind("earliest-deadline", LONG, SECOND_LONG, SHORT)
     assert turn(held, 6) == {"long", "other"}
     for tree in held.engine.hosting.families:
-        tree.answer_seconds = 1.0
+        tree.postponed.answer_seconds = 1.0
     held.budget = 0.5  # one more would take longer
     assert turn(held, 7) == {"long", "other"}
     held.budget = 1.5
@@ -284,8 +284,8 @@ def test_what_waits_is_there_for_whoever_reads() -> None:
     engine.subscribe("long", lambda batch: heard.extend(batch.column("a").to_pylist()))
     assert turn(held, 6) == {"long"}
     assert heard == []
-    with engine._lock:  # as the thread of a queue publishes it, while rows wait
-        table = engine._answer("long").table
+    with engine.turns:  # as the thread of a queue publishes it, while rows wait
+        table = engine._lookups.answer("long").table
     assert table["a"].to_pylist() == [1] and watermark_us(table) == 4 * SECOND
     assert heard == [1]
     assert turn(held, 10.5) == {"long"}
@@ -331,11 +331,11 @@ def test_no_more_than_so_many_reports_wait() -> None:
     held = behind("earliest-deadline", LONG, SHORT)
     held.engine.execute("CREATE QUERY first AS SELECT SUM(v) AS a FROM s [RANGE 1 SECOND SLIDE 1 SECOND] WHERE k < 9")
     most, came = 0, 4
-    for _ in range(3 * REPORTS_MOST):
+    for _ in range(3 * TRAILED_SLIDES_MAX):
         came += 1
         turn(held, came)
         most = max(most, *(tree.postponed_reports for tree in held.engine.hosting.families))
-    assert 0 < most <= REPORTS_MOST + 1
+    assert 0 < most <= TRAILED_SLIDES_MAX + 1
 
 
 def test_stats_count_what_waits() -> None:

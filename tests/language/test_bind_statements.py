@@ -52,10 +52,9 @@ def test_create_table() -> None:
     assert statement == CreateTable("", "t", Schema(columns), ("b", "a"), True, ())
 
 
-def test_create_query_keeps_the_text_of_its_select() -> None:
+def test_create_query() -> None:
     statement = bound("create query if not exists q with (mode='lookup') as select size from trades[now]")
     assert isinstance(statement, CreateQuery)
-    assert statement.select_text == "SELECT size FROM trades [NOW]"
     assert statement.text == "CREATE QUERY IF NOT EXISTS q WITH (mode = 'lookup') AS SELECT size FROM trades [NOW]"
     assert (statement.options, statement.if_not_exists) == ((("mode", "lookup"),), True)
 

@@ -157,11 +157,10 @@ class SharedJoin:
         for name, query in self.queries.items():
             first = first_of_inputs(rows, query.ranges, report_window(query.plan))
             self.starts[name] = min(self.starts[name], first)
-        self.operator.starts = self.starts
         delta = self.join.process(deltas, self.since, until)
         self.since = until
         times = [microseconds(delta.batch.column(f"{name}.ts")) for name in "ab"]
-        return self.operator.process(delta.batch, delta.births, times, until)
+        return self.operator.process(delta.batch, delta.births, times, until, self.starts)
 
 
 def multiset(table: pa.Table) -> Counter[Any]:
@@ -409,8 +408,7 @@ def test_one_row_from_the_first_row_of_an_input_on() -> None:
     batch = random_results(Random(1), 2, 1, 1, 1).batch.slice(0, 0)
     nothing = np.empty(0, np.int64)
     assert not operator.process(batch, nothing, [nothing, nothing], 6)
-    operator.starts = {"q": 7}
-    found = operator.process(batch, nothing, [nothing, nothing], 12)["q"]
+    found = operator.process(batch, nothing, [nothing, nothing], 12, {"q": 7})["q"]
     assert found.column("window_end").cast(pa.int64()).to_pylist() == [9, 11]
     assert found.column("a0").to_pylist() == [0, 0] and found.column("a1").to_pylist() == [None, None]
 

@@ -11,7 +11,7 @@ from panewise.engine.books.definitions import definition_of
 from panewise.language import statements as s
 from panewise.language.bind.binder import bind_one, parse
 from panewise.optimize.node_of_plan import physical
-from panewise.optimize.placing import Placing, in_common
+from panewise.optimize.placing import Placing, shareable_parts
 from panewise.plan.nodes import Emit
 from panewise.plan.physical_plan import PhysicalQuery, Way
 from panewise.plan.placement import Placement
@@ -109,7 +109,7 @@ def test_queries_in_parentheses_count_by_the_families_that_they_are_in() -> None
     assert host.create("other", f"SELECT n FROM {inner.format(' WHERE v > 1')} [ROWS 5]") == first
     others = [f"SELECT n FROM {inner.format(f' WHERE v > {number}')} [ROWS 5]" for number in range(2, 10)]
     assert len({host.create(f"other_{number}", text).shard for number, text in enumerate(others)}) > 2
-    assert [len(in_common(host.running[name].node)) for name in ("first", "joined", "other")] == [1, 2, 1]
+    assert [len(shareable_parts(host.running[name].node)) for name in ("first", "joined", "other")] == [1, 2, 1]
 
 
 def test_company_that_has_gone_is_not_looked_for_in_vain() -> None:

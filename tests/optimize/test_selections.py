@@ -20,7 +20,6 @@ from panewise.optimize.sharing.selections.selections import (
     disjoint,
     equal,
     implies,
-    terms,
 )
 from panewise.optimize.sharing.selections.value_sets import compared, domain_of, one_of
 from panewise.schema import BIGINT, DOUBLE, FLOAT, INT, STRING
@@ -33,7 +32,7 @@ def held(selection: Selection) -> np.ndarray:
     from panewise.plan.expressions.evaluate import compiled
 
     total = np.zeros(len(ROWS), dtype=bool)
-    for term in terms(selection):
+    for term in selection.terms:
         mask = np.ones(len(ROWS), dtype=bool)
         for subject, values in term.atoms:
             array = compiled(subject.expression)(ROWS)
@@ -160,7 +159,7 @@ def test_a_predicate_that_explodes_still_equals_itself() -> None:
     mirrored = halves[-1]
     for half in reversed(halves[:-1]):
         mirrored = resolve("and", (half, mirrored))
-    assert len(terms(analysed(where))) == 1
+    assert len(analysed(where).terms) == 1
     assert equal(analysed(where), analysed(mirrored))
     assert not equal(analysed(where), analysed(halves[0]))
 

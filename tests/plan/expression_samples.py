@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from panewise.language.conversions import castable, resolve_cast
 from panewise.language.expressions import ColumnRef, Expression, Literal
-from panewise.language.functions import FUNCTIONS, resolve, resolve_case, resolve_cast
+from panewise.language.functions import FUNCTIONS, resolve, resolve_case
 from panewise.schema import (
     BIGINT,
     BOOLEAN,
@@ -186,7 +187,6 @@ def _calls() -> list[Expression]:
 def _casts() -> list[Expression]:
     targets = [INT, BIGINT, FLOAT, DOUBLE, MONEY, FINE, decimal(3, 3), decimal(5, 0), STRING, BOOLEAN, DATE, TIMESTAMP]
     sources = [column(name) for name in ("i", "b", "f", "d", "m", "n", "s", "o", "day", "ts")]
-    from panewise.language.functions import castable
 
     return [resolve_cast(s, t) for s in sources for t in targets if castable(s.type, t)]
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from panewise.errors import BindError
+from panewise.language.conversions import common_type, resolve_cast
 from panewise.language.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
-from panewise.language.functions import FUNCTIONS, common_type, resolve, resolve_case, resolve_cast
+from panewise.language.functions import FUNCTIONS, resolve, resolve_case
 from panewise.plan.expressions.evaluate import KERNELS, compiled, evaluate, selected
 from panewise.plan.expressions.spark_sql import PRINTERS, to_spark_sql
 from panewise.schema import BIGINT, BOOLEAN, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, DataType, decimal

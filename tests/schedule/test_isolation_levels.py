@@ -95,9 +95,9 @@ def test_a_read_of_too_few_sub_windows_saw_no_window() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("w3[1] c3", "expected w2"), ("w2[1] c2", "expected w2"), ("w2[0]", "never commit"), ("c2", "not under way"),
-        ("rQ[0] rQ[0]", "has read"), ("uQ[0]", "has not read"), ("cQ rQ[0]", "has ended"), ("rQ[2]", "0 to 1"),
-        ("cQ[1]", "no sub-window"), ("wQ[0]", "does not write"), ("r2[0]", "only writes"), ("x", "no operation"),
+        ("w3[1] c3", "expected w2"), ("w2[1] c2", "expected w2"), ("w2[0]", "do not commit"), ("c2", "not running"),
+        ("rQ[0] rQ[0]", "already read"), ("uQ[0]", "has not read"), ("cQ rQ[0]", "has ended"), ("rQ[2]", "0 to 1"),
+        ("cQ[1]", "no sub-window"), ("wQ[0]", "cannot write"), ("r2[0]", "can only write"), ("x", "not an operation"),
         ("w2[0] w3[1] i2[1] c2 c3", "begun since"),
     ],
 )  # fmt: skip

@@ -124,7 +124,7 @@ class Player:
                 self.engine.flush()
             case ("restore",) if self.beside:
                 snapshot = self.engine.snapshot()
-                self.engine.archives.let_go()  # they have one writer
+                self.engine.archives.release()  # they have one writer
                 self.engine = pw.Engine.restore(snapshot, self._scheduled())
             case (("reopen" | "replay") as verb,) if self.beside:
                 self.engine.close(snapshot=verb == "reopen")

@@ -123,8 +123,8 @@ def staged(kind: str, folder: Path) -> Iterator[Stage]:
 def books(engine: pw.Engine) -> dict[str, Any]:
     """What a refused statement leaves as it was."""
     hosting = engine.hosting
-    with engine._lock:
-        engine._flush_all()  # what rows do has nothing to do with the statement
+    with engine.turns:
+        engine._flusher.flush_all()  # what rows do has nothing to do with the statement
     channels = {**engine.streams, **hosting.queries}
     return {
         "catalog": engine.catalog.copy(),
@@ -135,9 +135,9 @@ def books(engine: pw.Engine) -> dict[str, Any]:
         "queries": {name: (query.status, query.reason) for name, query in hosting.queries.items()},
         "feeding": {name: id(consumer) for name, consumer in hosting.consumers.items()},
         "hidden": {name: list(inner) for name, inner in hosting._hidden.items()},
-        "trees": {key: sorted(tree.queries) for key, tree in hosting._families.items()},
+        "trees": {key: sorted(tree.queries) for key, tree in hosting._families._families.items()},
         # A core whose queries have all failed holds nothing, and goes with the next query that goes.
-        "cores": {key: sorted(shared.members) for key, shared in hosting._cores.items() if shared.members},
+        "cores": {key: sorted(shared.members) for key, shared in hosting._cores._cores.items() if shared.members},
         "consumers": {name: [*map(id, channel.consumers)] for name, channel in channels.items()},
         "archives": sorted(engine.archives.keepers),
         "decided": {name: decided_on(planned.node) for name, planned in hosting.plan.queries.items()},

@@ -1,6 +1,6 @@
 """The stages of the Spark pipeline without Spark: the same functions, called in one process.
 
-A micro-batch is given as letters; tasks, buckets and the foreachBatch run as in a Spark job, the state store is a
+A micro-batch is given as messages; tasks, buckets and the foreachBatch run as in a Spark job, the state store is a
 dictionary. Workers are several `kept` dictionaries that take turns, and an attempt may fail after it has computed, as
 tasks do: what it kept is then a lie that the next attempt must see through.
 """
@@ -18,13 +18,13 @@ from panewise.engine.ingest.window_limit import Extent
 from panewise.spark.buckets.bucket_step import bucket_outputs
 from panewise.spark.delivery.batch_writer import BatchWriter
 from panewise.spark.environment.folder import FOLDERS, Folder
-from panewise.spark.ingest.inbox import Inbox, read_letter
-from panewise.spark.program.changes import Change, Changing
+from panewise.spark.ingest.inbox import Inbox, read_message
+from panewise.spark.program.changes import Change, ChangeStatement
 from panewise.spark.program.known_programs import add_change
 from panewise.spark.program.program import Program
 from panewise.spark.program.reference import Reference
 from panewise.spark.results.batch_log import read_entries
-from panewise.spark.stages.stage_one import _letter_packets, packed_rows
+from panewise.spark.stages.stage_one import _message_packets, packed_rows
 from panewise.spark.tasks import worker
 from panewise.spark.tasks.packing import OUTPUT
 from panewise.spark.tasks.worker import BatchTask, task_at
@@ -100,9 +100,9 @@ class LocalRun:
         self.written = 0
 
     def change(self, *statements: str) -> None:
-        self.change_to(*map(Changing, statements))
+        self.change_to(*map(ChangeStatement, statements))
 
-    def change_to(self, *statements: Changing) -> None:
+    def change_to(self, *statements: ChangeStatement) -> None:
         texts, bound = tuple(statement.text for statement in statements), [statement.bound for statement in statements]
         change = add_change(self.folder, self.program, Change(self.program.next_version, self.batch, texts), bound)
         if change.version:
@@ -115,7 +115,7 @@ class LocalRun:
         self.inbox.post_control({"advance": {"stream": self.program.newest.stream_key(stream), "until": until}})
 
     def run(self) -> dict[str, pa.Table]:
-        """One micro-batch of all letters since the last one; the results by query."""
+        """One micro-batch of all messages since the last one; the results by query."""
         names = [n for n in self.folder.names("inbox") if int(n.split(".")[0]) not in self.posted]
         while True:
             stores = {key: dict(content) for key, content in self.stores.items()}
@@ -136,10 +136,10 @@ class LocalRun:
 
     def _attempt(self, names: list[str], stores: dict[int, dict[Any, bytes]]) -> list[tuple[Any, ...]]:
         received: dict[int, list[tuple[int, bytes]]] = {}
-        come_to: dict[str, Extent] = {}
+        extents: dict[str, Extent] = {}
         for name in names:
-            letter = read_letter(self.folder, name)
-            for batch in packed_rows(_letter_packets(self._task(), letter, come_to), letter.number):
+            message = read_message(self.folder, name)
+            for batch in packed_rows(_message_packets(self._task(), message, extents), message.number):
                 for row in batch.to_pylist():
                     received.setdefault(row["key"], []).append((row["ordinal"], row["payload"]))
         outputs: list[tuple[Any, ...]] = []

@@ -11,7 +11,7 @@ import pyarrow as pa
 import panewise as pw
 from panewise.catalog import StreamDefinition
 from panewise.spark.folder_reader import FolderReader
-from panewise.spark.program.changes import Changing
+from panewise.spark.program.changes import ChangeStatement
 from panewise.spark.program.known_programs import read_program
 from panewise.spark.program.reconcile import reconciled
 from panewise.spark.tables.table_books import TableBooks
@@ -32,7 +32,7 @@ class LocalHandle(FolderReader):
     def check_new_stream(self, stream: StreamDefinition) -> None:
         pass
 
-    def change(self, statements: list[Changing]) -> None:
+    def change(self, statements: list[ChangeStatement]) -> None:
         self._run.change_to(*statements)
         self.tables.log()
 

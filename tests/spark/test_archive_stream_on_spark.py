@@ -25,7 +25,7 @@ from panewise.state.durable_files import FileSystem
 from tests.now_or_soak import soaking
 from tests.spark import test_exactly_once as once
 from tests.spark.local_run import LocalRun, _Frame
-from tests.spark.test_archives_on_spark import EPOCH, FaultyRun, Row, batch_of, content, counted, with_lives
+from tests.spark.test_archives_on_spark import EPOCH, FaultyRun, Row, batch_of, content, counted, with_lifetimes
 from tests.spark.test_books import pipeline_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DELAY_S = 2
 STREAM = f"CREATE STREAM t (ts TIMESTAMP, k STRING, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL {DELAY_S} SECONDS)"
 QUERY = "CREATE QUERY summed AS SELECT k, COUNT(*) AS n FROM t [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY k"
-Letters = list[list[Row]]  # of one micro-batch
+Messages = list[list[Row]]  # of one micro-batch
 
 
 @pytest.fixture(autouse=True)
@@ -43,27 +43,27 @@ def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileSystem, "sync_folder", lambda *given: None)
 
 
-def micro_batches(seed: int, count: int) -> Iterator[Letters]:
-    """Of each micro-batch the letters; some rows are late, now and then time leaps or several rows have one time."""
+def micro_batches(seed: int, count: int) -> Iterator[Messages]:
+    """Of each micro-batch the messages; some rows are late, now and then time leaps or several rows have one time."""
     chance, second = random.Random(seed), 0.0
     for _ in range(count):
         second += chance.choice([0.0] * 12 + [30.0])
-        letters = []
+        messages = []
         for _ in range(chance.choice([0, 1, 1, 2])):
             rows = []
             for _ in range(chance.choice([1, 5, 20])):
                 second += chance.choice([0.0, 0.2, 0.5])
                 ts = EPOCH + timedelta(seconds=round(second - chance.choice([0, 0, 1.5, 8]), 1))
                 rows.append({"ts": ts, "k": chance.choice("abc"), "v": chance.randrange(100)})
-            letters.append(rows)
-        yield letters
+            messages.append(rows)
+        yield messages
 
 
-def on_time(batches: list[Letters]) -> list[Row]:
+def on_time(batches: list[Messages]) -> list[Row]:
     """The rows that are not late: not before the watermark that the micro-batch before has left."""
     found, watermark = [], None
-    for letters in batches:
-        good = [row for rows in letters for row in rows if watermark is None or row["ts"] >= watermark]
+    for messages in batches:
+        good = [row for rows in messages for row in rows if watermark is None or row["ts"] >= watermark]
         found += good
         newest = max((row["ts"] - timedelta(seconds=DELAY_S) for row in good), default=watermark)
         watermark = newest if watermark is None or newest is None else max(watermark, newest)
@@ -77,7 +77,7 @@ def micros(row: Row) -> int:
 def expected(rows: list[Row], now: int, lifetime_s: int, after: int | None = None) -> Counter[str]:
     """The slow and obvious archive at an instant."""
     passed = [row for row in rows if micros(row) <= now and (after is None or micros(row) > after)]
-    return counted(with_lives(batch_of(passed).to_pylist(), lifetime_s, now, "ts"))
+    return counted(with_lifetimes(batch_of(passed).to_pylist(), lifetime_s, now, "ts"))
 
 
 def archive_of(path: Path, every: str = "5 seconds", lifetime: str = "60 seconds", name: str = "a") -> str:
@@ -85,16 +85,16 @@ def archive_of(path: Path, every: str = "5 seconds", lifetime: str = "60 seconds
     return f"CREATE ARCHIVE {name} FROM t WITH (path = '{path / name}', {options})"
 
 
-def run_through(run: LocalRun, batches: list[Letters]) -> None:
-    for letters in batches:
-        for rows in letters:
+def run_through(run: LocalRun, batches: list[Messages]) -> None:
+    for messages in batches:
+        for rows in messages:
             run.push("t", batch_of(rows))
         run.run()
 
 
-def ended(run: LocalRun, batches: list[Letters]) -> None:
+def ended(run: LocalRun, batches: list[Messages]) -> None:
     """An instant at which the watermark has passed every row."""
-    run.advance("t", max(micros(row) for letters in batches for rows in letters for row in rows) + 1)
+    run.advance("t", max(micros(row) for messages in batches for rows in messages for row in rows) + 1)
     run.run()
 
 
@@ -109,7 +109,7 @@ class KilledRun(FaultyRun):
         (Archive, "update"),
         (batch_writer, "write_list"),
         (batch_writer, "write_marks"),
-        (archive_writer, "write_begun"),
+        (archive_writer, "write_archive_starts"),
         (archive_staging.StagedRows, "forget"),
         (archive_staging.StagedRows, "sweep"),
         (Folder, "remove"),
@@ -142,8 +142,8 @@ def test_each_row_is_archived_once_whatever_dies(
         lifetime_s = chance.choice([20, 60, 3_600])
         run.change(STREAM, *chance.choice([(), (QUERY,)]), archive_of(place, every, f"{lifetime_s} seconds"))
         batches = list(micro_batches(seed, 30))
-        for letters in batches:
-            run_through(run, [letters])
+        for messages in batches:
+            run_through(run, [messages])
             if chance.random() < 0.1:
                 settled(run)  # as a pipeline does that is stopped
                 run.kept = None
@@ -152,7 +152,7 @@ def test_each_row_is_archived_once_whatever_dies(
         found, now = content(place / "a")
         rows = on_time(batches)
         assert run.died and found
-        assert len(rows) < sum(len(rows) for letters in batches for rows in letters)
+        assert len(rows) < sum(len(rows) for messages in batches for rows in messages)
         assert now == max(micros(row) for row in rows)
         assert found == expected(rows, now, lifetime_s)
         archives = archive_writer.ArchiveWriter(run.reference, 1e9)
@@ -161,15 +161,15 @@ def test_each_row_is_archived_once_whatever_dies(
 
 
 def test_it_holds_what_the_embedded_engine_archives(tmp_path: Path) -> None:
-    rows = [row for letters in micro_batches(5, 40) for rows in letters for row in rows]
+    rows = [row for messages in micro_batches(5, 40) for rows in messages for row in rows]
     punctual = on_time([[[row]] for row in rows])  # whether a row is late within a push is judged row by row there
     batches = [[punctual[at : at + 17]] for at in range(0, len(punctual), 17)]
     engine = pw.Engine()
     engine.execute(f"{STREAM}; {archive_of(tmp_path / 'embedded')}")
     run = LocalRun(tmp_path / "checkpoint")
     run.change(STREAM, archive_of(tmp_path))
-    for letters in batches:
-        engine.push("t", letters[0])
+    for messages in batches:
+        engine.push("t", messages[0])
     run_through(run, batches)
     engine.close()
     settled(run)
@@ -188,7 +188,7 @@ def test_an_update_brings_few_rows_however_many_are_staged(tmp_path: Path, monke
         return update(self, now, rows, number)
 
     monkeypatch.setattr(Archive, "update", counted_update)
-    rows = [row for letters in micro_batches(1, 60) for rows in letters for row in rows]
+    rows = [row for messages in micro_batches(1, 60) for rows in messages for row in rows]
     random.Random(1).shuffle(rows)
     run = LocalRun(tmp_path / "checkpoint")
     run.change(STREAM, archive_of(tmp_path, "1 minute", "1 hour"))
@@ -320,7 +320,7 @@ def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: P
     for name, lifetime_s in LIFETIMES.items():
         found, now = content(tmp_path / name)
         arrow = pa.Table.from_pylist(rows, pa.schema([*batch_of([]).schema, ("w", pa.string())])).to_pylist()
-        assert found == counted(with_lives(arrow, lifetime_s, now, "ts"))
+        assert found == counted(with_lifetimes(arrow, lifetime_s, now, "ts"))
         assert sum(found.values()) > (len(rows) - 1 if name == "long" else 10)
     assert list((tmp_path / "checkpoint" / "staged").glob("[0-9]*.json")) == []
 

@@ -99,10 +99,10 @@ def expected(files: list[list[Row]], name: str, now: int, lifetime_s: int) -> Co
         engine.push("t", rows)
     engine.advance("t", over(files))
     timestamp = engine.catalog.get(name, "query").timestamp  # type: ignore[union-attr]
-    return counted(with_lives(engine.results(name).to_pylist(), lifetime_s, now, timestamp))
+    return counted(with_lifetimes(engine.results(name).to_pylist(), lifetime_s, now, timestamp))
 
 
-def with_lives(rows: list[Row], lifetime_s: int, now: int, timestamp: str = "window_end") -> list[Row]:
+def with_lifetimes(rows: list[Row], lifetime_s: int, now: int, timestamp: str = "window_end") -> list[Row]:
     found = []
     for row in rows:
         lives = {"_inserted": row[timestamp], "_expires": row[timestamp] + timedelta(seconds=lifetime_s)}
@@ -127,7 +127,7 @@ class FaultyRun(LocalRun):
     moments: list[tuple[Any, str]] = [
         (Archive, "update"),
         (batch_writer, "write_marks"),
-        (archive_writer, "write_begun"),
+        (archive_writer, "write_archive_starts"),
     ]
 
     def __init__(self, place: Path, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def test_a_killed_driver_leaves_archives_that_the_next_one_completes(tmp_path: P
     for name, lifetime in LIFETIMES.items():
         found, now = content(tmp_path / name)
         assert sum(found.values()) > 10
-        assert found == counted(with_lives(undisturbed[name], lifetime, now))
+        assert found == counted(with_lifetimes(undisturbed[name], lifetime, now))
 
 
 @pytest.mark.spark
@@ -381,7 +381,7 @@ def test_an_archive_comes_and_goes_while_the_pipeline_runs(spark: SparkSession, 
         assert pipeline.execute("SHOW ARCHIVES").to_pylist()[0]["name"] == "summed_archive"  # type: ignore[union-attr]
     finally:
         handle.stop()
-    delivered = counted(with_lives(handle.fetch("summed").to_pylist(), 86_400, 0))
+    delivered = counted(with_lifetimes(handle.fetch("summed").to_pylist(), 86_400, 0))
     assert delivered
     assert content(tmp_path / "summed")[0] == delivered
     chosen = pipeline.execute("SELECT COUNT(*) AS n FROM summed_archive WHERE k = 'a'")

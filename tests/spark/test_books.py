@@ -12,7 +12,7 @@ import panewise as pw
 from panewise.errors import CatalogError, ConnectorError, PanewiseError
 from panewise.spark.environment.folder import Folder
 from panewise.spark.handle import Handle
-from panewise.spark.program.changes import Changing
+from panewise.spark.program.changes import ChangeStatement
 from panewise.spark.tasks.batch_progress import Marks, write_marks
 
 STREAM = "CREATE STREAM Trades (ts TIMESTAMP, v BIGINT);"
@@ -30,7 +30,7 @@ def pipeline_of(*statements: str, version: str = "4.3.0") -> pw.SparkPipeline:
 def begun(pipeline: pw.SparkPipeline, place: Path, *statements: str) -> Handle:
     """A handle whose definitions are written down and whose Spark query does not run."""
     handle = Handle(pipeline, Folder(str(place)), None, available_now=False)
-    handle.change([Changing(statement) for statement in statements])
+    handle.change([ChangeStatement(statement) for statement in statements])
     pipeline._handle = handle
     return handle
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_too_old() -> None:
-    with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session is of 4\.2\.1"):
+    with pytest.raises(ConnectorError, match=r"needs Spark 4\.3 or later; the session has 4\.2\.1"):
         pipeline_of(version="4.2.1")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from panewise.errors import SnapshotError
-from panewise.spark.archives.archive_target import Begun, read_begun, write_begun
+from panewise.spark.archives.archive_target import ArchiveStart, read_archive_starts, write_archive_starts
 from panewise.spark.delivery.prepared_sinks import read_prepared, write_prepared
 from panewise.spark.environment.folder import Folder
 
@@ -17,18 +17,18 @@ from panewise.spark.environment.folder import Folder
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     folder = Folder(str(tmp_path))
-    assert (read_begun(folder), read_prepared(folder)) == ({}, set())
+    assert (read_archive_starts(folder), read_prepared(folder)) == ({}, set())
     return folder
 
 
 def test_archives(folder: Folder) -> None:
-    begun = {"kept@3": Begun(4, None), "gone@0": Begun(0, 17, ended=True)}
-    write_begun(folder, begun)
-    assert read_begun(folder) == begun
+    begun = {"kept@3": ArchiveStart(4, None), "gone@0": ArchiveStart(0, 17, ended=True)}
+    write_archive_starts(folder, begun)
+    assert read_archive_starts(folder) == begun
     written = {"kept@3": {"base": 4, "at": None, "ended": False}, "gone@0": {"base": 0, "at": 17, "ended": True}}
     assert folder.read_json("archives.json") == {"format": 2, "archives": written}
     folder.write_json("archives.json", written)  # as it was written before
-    assert read_begun(folder) == begun
+    assert read_archive_starts(folder) == begun
 
 
 def test_sinks(folder: Folder) -> None:
@@ -39,7 +39,7 @@ def test_sinks(folder: Folder) -> None:
     assert read_prepared(folder) == {"out@3", "alerts@0"}
 
 
-@pytest.mark.parametrize(("name", "read"), [("archives", read_begun), ("sinks", read_prepared)])
+@pytest.mark.parametrize(("name", "read"), [("archives", read_archive_starts), ("sinks", read_prepared)])
 def test_what_a_newer_panewise_has_written(name: str, read: Callable[[Folder], Any], folder: Folder) -> None:
     folder.write_json(f"{name}.json", {"format": 3})
     with pytest.raises(SnapshotError, match=f"the record of a checkpoint's {name} has format 3"):

@@ -130,13 +130,13 @@ def test_a_numbered_push_is_taken_once_whatever_was_lost_in_between() -> None:
         assert len(folder.numbers("inbox")) == 2
         with pytest.raises(DataError, match="pushes between are missing"):
             Inbox(folder).post_rows("s@0", [batch], ("p", 4))
-        # Ended after the note: letter 2 is not there, and the push was not taken.
+        # Ended after the note: message 2 is not there, and the push was not taken.
         folder.write_json(NOTE, {"stream": "s@0", "producer": "p", "sequence": 3, "letter": 2})
         inbox = Inbox(folder)
         assert inbox.last_sequence("s@0", "p") == 2
-        inbox.post_rows("s@0", [batch])  # gets the number of the letter that never was
+        inbox.post_rows("s@0", [batch])  # gets the number of the message that never was
         assert Inbox(folder).last_sequence("s@0", "p") == 2
-        # Ended after the letter: it is there, and was.
+        # Ended after the message: it is there, and was.
         folder.write_json(NOTE, {"stream": "s@0", "producer": "p", "sequence": 3, "letter": 2})
         assert Inbox(folder).last_sequence("s@0", "p") == 3
         assert Inbox(folder).last_sequence("other@0", "p") == 0

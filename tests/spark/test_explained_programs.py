@@ -170,10 +170,10 @@ def test_what_is_computed_for_its_readers_is_shown_where_it_runs() -> None:
 
 def test_hosted_fragments_that_did_not_change_are_hosted_once() -> None:
     pipeline = pipeline_of(STREAM, REPORTED, INSERTED)
-    first = pipeline._explaining._hosted(None, None)
+    first = pipeline._explainer._hosted(None, None)
     before = {bucket.fragment.number: bucket for bucket in first._buckets}
     pipeline.execute(query("more", "COUNT(*) AS n", "WHERE v > 9"))
     pipeline.execute(query("inserted_too", "ISTREAM k, MIN(v) AS m", "GROUP BY k"))
-    second = {bucket.fragment.number: bucket for bucket in pipeline._explaining._hosted(None, None)._buckets}
+    second = {bucket.fragment.number: bucket for bucket in pipeline._explainer._hosted(None, None)._buckets}
     assert second[1] is before[1] and second[2] is not before[2]
     assert len(second) == 3

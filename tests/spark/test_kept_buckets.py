@@ -14,8 +14,8 @@ import pytest
 
 import panewise as pw
 from panewise.spark.buckets.bucket_state import KeptBucket
+from panewise.spark.buckets.family_pages import FamilyPages
 from panewise.spark.buckets.row_journal import RowJournal
-from panewise.spark.buckets.tree_pages import TreePages
 from panewise.spark.program import known_programs
 from panewise.spark.tasks.worker import BatchTask
 from tests.case_runner import same_rows
@@ -46,7 +46,7 @@ class TwoWorkers(LocalRun):
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(place)
         self.built: list[int] = []
-        for layout in (TreePages, RowJournal):
+        for layout in (FamilyPages, RowJournal):
             monkeypatch.setattr(layout, "build", staticmethod(self._counting(layout.build)))
 
     def _counting(self, build: Any) -> Any:

@@ -16,7 +16,7 @@ from panewise.optimize import planner
 from panewise.spark.environment.folder import Folder
 from panewise.spark.handle import Handle
 from panewise.spark.program import known_programs, program
-from panewise.spark.program.changes import Change, Changing, write_change
+from panewise.spark.program.changes import Change, ChangeStatement, write_change
 from panewise.spark.program.known_programs import add_change, read_program
 from panewise.spark.program.program import Program
 from panewise.spark.program.reconcile import reconciled
@@ -146,7 +146,7 @@ def test_another_sharing_is_planned_for_itself(tmp_path: Path) -> None:
     handle = started(other, tmp_path)
     other.execute(wide.replace("wide", "wider"))
     queries = handle.program.newest.queries
-    assert len({queries[name].tree for name in ("summed", "wide", "wider")}) == 3
+    assert len({queries[name].family for name in ("summed", "wide", "wider")}) == 3
     explained = other.explain()
     assert explained.startswith("PLAN  <sharing: none, queries: 5,")
     assert explained.count("FAMILY BY k  <queries: 1,") == 4  # one is computed again for who reads it
@@ -187,7 +187,7 @@ def test_a_change_that_was_taken_back_is_forgotten(tmp_path: Path, monkeypatch: 
     handle = started(pipeline, tmp_path)
     folder = Folder(str(tmp_path))
     failed = Handle(pipeline, folder, None, available_now=False)
-    change = failed._write_change([Changing(QUERIES["moving"])])
+    change = failed._write_change([ChangeStatement(QUERIES["moving"])])
     folder.remove(change.file)  # as a start does that fails
     program = read_program(folder, 3, {})
     assert list(program.newest.queries) == ["summed"] and program.next_version == handle.program.next_version == 1
@@ -201,7 +201,7 @@ def test_a_change_that_was_taken_back_is_forgotten(tmp_path: Path, monkeypatch: 
 def test_programs_that_were_given_out_are_each_their_owners(tmp_path: Path) -> None:
     handle = started(pipeline_at(tmp_path, STREAM), tmp_path)
     own = read_program(Folder(str(tmp_path)), 3, {})
-    handle.change([Changing(QUERIES["summed"])])
+    handle.change([ChangeStatement(QUERIES["summed"])])
     assert own.newest.queries == {} and own.catalog.find("summed") is None and own.fragments == {}
     assert list(read_program(Folder(str(tmp_path)), 3, {}).newest.queries) == ["summed"]
 

@@ -1,8 +1,8 @@
 """The stages of the Spark pipeline under faults, without Spark: random streams, queries and changes, many times.
 
-A play is what happens to a pipeline, micro-batch by micro-batch: statements, then rows in a few letters, now and then a
-punctuation. It is played three times: undisturbed, with workers that lose what they keep and attempts that fail, and on
-the embedded engine. Rows are out of order within the delay and never late, because the engine judges lateness row by
+A play is what happens to a pipeline, micro-batch by micro-batch: statements, then rows in a few messages, now and then
+a punctuation. It is played three times: undisturbed, with workers that lose what they keep and attempts that fail, and
+on the embedded engine. Rows are out of order within the delay and never late, because the engine judges lateness row by
 row and Spark micro-batch by micro-batch.
 """
 
@@ -22,7 +22,7 @@ import pytest
 
 import panewise as pw
 from panewise.plan import physical_plan as physical
-from panewise.spark.buckets import row_journal, tree_pages
+from panewise.spark.buckets import family_pages, row_journal
 from panewise.spark.program import known_programs
 from panewise.spark.tasks.batch_progress import last_marks
 from tests.case_runner import same_rows
@@ -86,7 +86,7 @@ class Turn:
     """One micro-batch."""
 
     statements: list[str] = field(default_factory=list)
-    letters: list[Rows] = field(default_factory=list)
+    messages: list[Rows] = field(default_factory=list)
     advance: int | None = None
 
 
@@ -117,7 +117,7 @@ class Play:
         if self.turns and chance.random() < 0.4:
             turn.statements = [self._statement() for _ in range(chance.choice((1, 1, 2, 3)))]
         for _ in range(chance.choice((0, 1, 1, 2, 3))):
-            turn.letters.append(self._letter(chance.choice((1, 2, 10, 30))))
+            turn.messages.append(self._letter(chance.choice((1, 2, 10, 30))))
         if chance.random() < 0.1 and not self._under_way:
             turn.advance = self._instant(0)
         return turn
@@ -202,8 +202,8 @@ def performed(run: LocalRun, played: Play) -> Outcome:
     for turn in played.turns:
         if turn.statements:
             run.change(*turn.statements)
-        for letter in turn.letters:
-            run.push("t", pa.RecordBatch.from_pylist(letter, ARROW))
+        for message in turn.messages:
+            run.push("t", pa.RecordBatch.from_pylist(message, ARROW))
         if turn.advance is not None:
             run.advance("t", turn.advance)
         for name, table in run.run().items():
@@ -222,8 +222,8 @@ def on_engine(played: Play) -> dict[str, Rows]:
         for statement in turn.statements:
             if statement.split()[-1] in played.first:
                 engine.execute(f"{statement};")
-        for letter in turn.letters:
-            engine.push("t", letter)
+        for message in turn.messages:
+            engine.push("t", message)
         if turn.advance is not None:
             engine.advance("t", turn.advance)
     assert engine.stats()["streams"]["t"]["late_rows"] == 0
@@ -259,7 +259,7 @@ def compare(played: Play, expected: dict[str, Rows], found: Outcome) -> None:
 
 
 def _holds_a_row(played: Play, report: dict[str, Any]) -> bool:
-    times = (row["ts"] for turn in played.turns for letter in turn.letters for row in letter)
+    times = (row["ts"] for turn in played.turns for message in turn.messages for row in message)
     return any(report["window_start"] <= ts < report["window_end"] for ts in times)
 
 
@@ -273,7 +273,7 @@ def _agree(name: str, expected: Rows, found: Rows) -> None:
 def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are kept densely, many sparsely; here three are many. Pages and journals are turned over soon."""
     monkeypatch.setattr(physical, "SPARSE_ABOVE", 3 if seed % 2 else 4_096)
-    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    monkeypatch.setattr(family_pages, "PAGES_PER_LEVEL", 3)
     monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     played = Play(seed)
     undisturbed = performed(LocalRun(folder / "undisturbed"), played)
@@ -290,7 +290,7 @@ def test_faults_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_large_pages_are_cut(tmp_path: Path, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("panewise.spark.buckets.tree_pages.PAGE_MOST", 500)
+    monkeypatch.setattr("panewise.spark.buckets.family_pages.PAGE_MOST", 500)
     for seed in range(40, 43 if soak else 41):
         check(seed, tmp_path / str(seed), monkeypatch)
 
@@ -312,7 +312,7 @@ def test_faults_change_nothing_for_long(
 def test_plays_are_worth_playing(tmp_path: Path) -> None:
     """What is compared must not be empty: queries that come later deliver, one fails, others rest."""
     plays = [Play(seed) for seed in range(15)]
-    assert all(sum(len(letter) for turn in played.turns for letter in turn.letters) > 20 for played in plays)
+    assert all(sum(len(message) for turn in played.turns for message in turn.messages) > 20 for played in plays)
     outcomes = [performed(LocalRun(tmp_path / str(at)), played) for at, played in enumerate(plays[:6])]
     assert all(outcome.results["grouped"] and outcome.results["total"] for outcome in outcomes)
     delivered = [name for outcome in outcomes for name, rows in outcome.results.items() if "_" in name and rows]
@@ -411,11 +411,13 @@ def test_many_small_micro_batches_keep_few_pages(tmp_path: Path, soak: bool) -> 
         run.push("t", pa.RecordBatch.from_pylist(rows, SMALL))
         run.run()
         # Every bucket's content has its head beside the pages.
-        most = max(most, *(len(content) - 1 for key, content in run.stores.items() if _of_tree(run, key)))
+        most = max(most, *(len(content) - 1 for key, content in run.stores.items() if _of_families(run, key)))
     # A page for each micro-batch would make 100 to 480 of them.
-    assert most < 5 * tree_pages.PAGES_PER_LEVEL
+    assert most < 5 * family_pages.PAGES_PER_LEVEL
     assert max(len(content) for content in run.stores.values()) < 1_000
 
 
-def _of_tree(run: LocalRun, key: int) -> bool:
-    return any(fragment.tree and key in run.program.keys_of(fragment) for fragment in run.program.fragments.values())
+def _of_families(run: LocalRun, key: int) -> bool:
+    return any(
+        fragment.is_folded and key in run.program.keys_of(fragment) for fragment in run.program.fragments.values()
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from panewise.spark.buckets import row_journal, tree_pages
+from panewise.spark.buckets import family_pages, row_journal
 from tests.engine.hosting.random_weaves import STREAM, Row, Script, Woven, long_script, woven_at_random
 from tests.engine.hosting.weave_players import Player, Values, compare_results, values
 from tests.spark.local_run import LocalRun
@@ -89,7 +89,7 @@ class SparkPlayer:
 
 def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[SparkPlayer, Woven]:
     """Every second time workers lose what they keep, and attempts fail: buckets are then rebuilt from their pages."""
-    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    monkeypatch.setattr(family_pages, "PAGES_PER_LEVEL", 3)
     monkeypatch.setattr(row_journal, "JOURNAL_LEAST", 4_096 if seed % 3 else 100)
     chance = Random(seed)
     script = long_script(chance, turns, late=False, embedded=False)

@@ -10,7 +10,7 @@ import pytest
 
 from panewise.errors import DataError
 from panewise.spark.environment.folder import Folder
-from panewise.spark.stages.stage_one import _letter_packets
+from panewise.spark.stages.stage_one import _message_packets
 from panewise.spark.tasks.batch_progress import last_marks
 from tests.spark import local_run
 from tests.spark.local_run import LocalRun
@@ -29,12 +29,12 @@ def rows(*days: float) -> pa.RecordBatch:
     return pa.record_batch({"ts": times, "v": pa.array(range(len(days)), pa.int64())})
 
 
-@pytest.mark.parametrize("letters", [[(1000, 0)], [(1000,), (0,)]], ids=["one push", "two pushes"])
-def test_a_row_too_old_for_its_micro_batch_is_bad(tmp_path: Path, letters: list[tuple[float, ...]]) -> None:
+@pytest.mark.parametrize("messages", [[(1000, 0)], [(1000,), (0,)]], ids=["one push", "two pushes"])
+def test_a_row_too_old_for_its_micro_batch_is_bad(tmp_path: Path, messages: list[tuple[float, ...]]) -> None:
     run = LocalRun(tmp_path)
     run.change(STREAM, *QUERIES)
-    for letter in letters:
-        run.push("t", rows(*letter))
+    for message in messages:
+        run.push("t", rows(*message))
     run.run()
     marks = last_marks(Folder(str(tmp_path)))
     assert not marks.failed
@@ -47,10 +47,10 @@ def test_a_row_too_old_for_its_micro_batch_is_bad(tmp_path: Path, letters: list[
 def test_first_rows_of_several_tasks_fail_the_queries_that_report_too_often(
     tmp_path: Path, punctuation: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def alone(task: Any, letter: Any, come_to: Any) -> Any:
-        return _letter_packets(task, letter, {})
+    def alone(task: Any, message: Any, extents: Any) -> Any:
+        return _message_packets(task, message, {})
 
-    monkeypatch.setattr(local_run, "_letter_packets", alone)
+    monkeypatch.setattr(local_run, "_message_packets", alone)
     run = LocalRun(tmp_path)
     run.change(STREAM, *QUERIES)
     run.push("t", rows(0))

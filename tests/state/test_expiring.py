@@ -32,7 +32,7 @@ def test_every_structure_expires_what_a_list_does(name: str, steps: Steps) -> No
 def test_a_fifo_queue_refuses_rows_that_overtake() -> None:
     queue = FifoQueue()
     queue.insert(np.array([0]), np.array([10]))
-    with pytest.raises(AssertionError, match="overtake"):
+    with pytest.raises(AssertionError, match="before one that is held"):
         queue.insert(np.array([1]), np.array([9]))
 
 

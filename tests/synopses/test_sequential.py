@@ -339,7 +339,7 @@ def test_ranges_share_running_values() -> None:
 @pytest.mark.parametrize("make", [SubtractOnEvict, SlickDequeInv])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in INVERTIBLE], ids=named)
 def test_what_cannot_be_taken_away_is_refused(make: Make, kind: StateKind) -> None:
-    with pytest.raises(AssertionError, match="cannot be taken away exactly"):
+    with pytest.raises(AssertionError, match="cannot be subtracted exactly"):
         make(kind, 1)
 
 

@@ -88,7 +88,7 @@ def test_running(kind: StateKind, actions: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize("kind", OTHERS, ids=named)
 def test_what_cannot_be_taken_away_is_refused(kind: StateKind) -> None:
-    with pytest.raises(AssertionError, match="cannot be taken away exactly"):
+    with pytest.raises(AssertionError, match="cannot be subtracted exactly"):
         RunningSynopsis(kind, 1)
 
 

@@ -1,8 +1,9 @@
-"""Aggregates: what is kept of rows, and what is answered from it.
+"""Aggregates: the states that are kept of rows, and the answers computed from them.
 
-`aggregate_functions` are the functions of SQL and the states behind them, `states` the mergeable states, `kernels`
-their compiled loops, `matrix` many states of one kind, `holistic` states without a fixed size, `user` aggregates
-written in Python, `lowering` the way from states to SQL values.
+`aggregate_functions` has the SQL functions and the states they need; `builtin` finds them by name. `states` has the
+kinds of mergeable states, `algebra` their properties, `kernels` the compiled loops over states, `matrix` arrays of
+states of one kind. `holistic` has aggregates whose state has no fixed size, `user` aggregates written in Python.
+`lowering` computes SQL values from states, `decoding` Arrow columns from these values.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
-"""Aggregate functions: what they take, what they return, and the states that they are lowered from.
+"""Aggregate functions: their arguments, their result types, and the states from which they are computed.
 
-`AggregateFunction.bound(types)` gives, for argument types, a list of parts (a state and the arguments it reads) and a
-`lower` that turns the parts' fields, NumPy arrays with one element per answer, into values and a mask of NULLs.
+For argument types, `AggregateFunction.bound(types)` returns a list of parts (a state and the arguments it reads) and a
+function `lower`. This function turns the parts' fields, NumPy arrays with one element per answer, into values and a
+mask of NULLs.
 """
 
 from __future__ import annotations
@@ -11,9 +12,21 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from panewise.aggregates import states
 from panewise.aggregates.algebra import Kind
-from panewise.aggregates.states import Feed, StateKind
+from panewise.aggregates.states import (
+    COUNT,
+    MAXIMUM,
+    MINIMUM,
+    MOMENTS,
+    SUM_FLOAT,
+    SUM_INTEGER,
+    SUM_LOGARITHM,
+    Feed,
+    StateKind,
+    arg_extreme,
+    earliest,
+    latest,
+)
 from panewise.errors import BindError
 from panewise.schema import BIGINT, BOOLEAN, DOUBLE, DataType
 
@@ -38,23 +51,23 @@ class Part:
 
 @dataclass(frozen=True)
 class BoundAggregate:
-    """An aggregate function for given argument types. `encoding` is how `lower` hands its values over."""
+    """An aggregate function for given argument types. `encoding`: the encoding of the values that `lower` returns."""
 
     name: str
     result_type: DataType
     parts: tuple[Part, ...]
-    lower: Lower = field(compare=False)  # follows from the name and the parts
+    lower: Lower = field(compare=False)  # determined by the name and the parts
     encoding: Feed | PairsOf = Feed.FLOAT
-    pattern: str = ""  # how it is written, where that is not just a name and arguments: TOP(3, {})
+    pattern: str = ""  # its text, such as TOP(3, {}), if that is not just the name and the arguments
 
     @property
     def holistic(self) -> bool:
-        """Whether it keeps values, of which there may be any number."""
+        """Whether it keeps an unbounded number of values."""
         return any(part.kind.algebra.kind is Kind.HOLISTIC for part in self.parts)
 
     @property
     def sketched(self) -> bool:
-        """Whether it is computed by sketches, and so only about right."""
+        """Whether it is computed by sketches, and so approximate."""
         return self.name.startswith("APPROX_")
 
     def text(self, arguments: str) -> str:
@@ -68,12 +81,12 @@ class PairsOf:
     type: DataType
 
 
-NOT_CONSTANT = ...  # stands among constants for an argument that is none
+NOT_CONSTANT = ...  # in a list of constants, marks an argument that is not constant
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument, by its place, that the statement says once and for all: a fraction or a small count."""
+    """An argument that must be a constant: a fraction or a small count. `place`: its position."""
 
     place: int
     words: str
@@ -82,7 +95,7 @@ class Parameter:
     whole: bool
 
     def checked(self, function: str, value: Any) -> float | int:
-        """The value as a number in range."""
+        """The value as a number, if it is in range. Raises BindError otherwise."""
         fits = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         if fits and self.whole:
             fits = int(value) == value
@@ -97,7 +110,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """A name and what it becomes for argument types, and for the value of its parameter where it has one."""
+    """A name, and how it is bound for argument types and for the value of its parameter, if it has one."""
 
     name: str
     arity: tuple[int, int]
@@ -106,7 +119,7 @@ class AggregateFunction:
     parameter: Parameter | None = None
 
     def bound(self, types: tuple[DataType, ...], constants: tuple[Any, ...] = ()) -> BoundAggregate:
-        """`constants`: the value of each argument that is constant, else NOT_CONSTANT."""
+        """Binds it for argument types. `constants`: the value of each constant argument, NOT_CONSTANT for others."""
         least, most = self.arity
         if not least <= len(types) <= most:
             expected = str(least) if least == most else f"{least} to {most}"
@@ -134,38 +147,37 @@ class AggregateFunction:
 
 
 def feed_of(type_: DataType) -> Feed:
-    """How values of a type enter a state."""
+    """The encoding in which states read values of a type."""
     if type_.fractional:
         return Feed.FLOAT
     return Feed.CODE if type_.name == "STRING" else Feed.INTEGER
 
 
 def lowered_by(name: str) -> Lower:
-    """A function of `lowering.py`, loaded when first called so that importing this module stays light."""
+    """A function of `lowering.py`, imported on the first call to keep the import of this module cheap."""
 
     def lower(parts: list[Fields]) -> Lowered:
-        from panewise.aggregates import lowering
+        from panewise.aggregates.lowering import LOWERINGS
 
-        result: Lowered = getattr(lowering, name)(parts)
-        return result
+        return LOWERINGS[name](parts)
 
     return lower
 
 
 def _count(types: tuple[DataType, ...]) -> BoundAggregate:
-    part = Part(states.COUNT, (0,) if types else ())
+    part = Part(COUNT, (0,) if types else ())
     return BoundAggregate("COUNT", BIGINT, (part,), lowered_by("count"), Feed.INTEGER)
 
 
 def _sum_part(type_: DataType) -> Part:
-    return Part(states.SUM_FLOAT if type_.fractional else states.SUM_INTEGER, (0,))
+    return Part(SUM_FLOAT if type_.fractional else SUM_INTEGER, (0,))
 
 
 def _sum(types: tuple[DataType, ...]) -> BoundAggregate | None:
     (type_,) = types
     if not type_.numeric:
         return None
-    parts = (_sum_part(type_), Part(states.COUNT, (0,)))
+    parts = (_sum_part(type_), Part(COUNT, (0,)))
     if type_.fractional:
         return BoundAggregate("SUM", DOUBLE, parts, lowered_by("sum_float"))
     if type_.name == "DECIMAL":
@@ -178,7 +190,7 @@ def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
     (type_,) = types
     if not type_.numeric:
         return None
-    parts = (_sum_part(type_), Part(states.COUNT, (0,)))
+    parts = (_sum_part(type_), Part(COUNT, (0,)))
     if type_.name == "DECIMAL":
         scale = 10.0**type_.scale
         scaled = lowered_by("avg_integer")
@@ -192,23 +204,23 @@ def _avg(types: tuple[DataType, ...]) -> BoundAggregate | None:
 
 
 def _extreme(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
-    kinds = states.MINIMUM if name == "MIN" else states.MAXIMUM
+    kinds = MINIMUM if name == "MIN" else MAXIMUM
 
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         feed = feed_of(types[0])
-        parts = (Part(kinds[feed], (0,)), Part(states.COUNT, (0,)))
+        parts = (Part(kinds[feed], (0,)), Part(COUNT, (0,)))
         return BoundAggregate(name, types[0], parts, lowered_by("extreme"), feed)
 
     return bind
 
 
 def _boolean(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
-    kinds = states.MINIMUM if name == "BOOL_AND" else states.MAXIMUM
+    kinds = MINIMUM if name == "BOOL_AND" else MAXIMUM
 
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         if types[0] != BOOLEAN:
             return None
-        parts = (Part(kinds[Feed.INTEGER], (0,)), Part(states.COUNT, (0,)))
+        parts = (Part(kinds[Feed.INTEGER], (0,)), Part(COUNT, (0,)))
         return BoundAggregate(name, BOOLEAN, parts, lowered_by("extreme"), Feed.INTEGER)
 
     return bind
@@ -218,7 +230,7 @@ def _moments(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         if not types[0].numeric:
             return None
-        return BoundAggregate(name, DOUBLE, (Part(states.MOMENTS, (0,)),), lowered_by(name.lower()))
+        return BoundAggregate(name, DOUBLE, (Part(MOMENTS, (0,)),), lowered_by(name.lower()))
 
     return bind
 
@@ -226,12 +238,12 @@ def _moments(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | Non
 def _geomean(types: tuple[DataType, ...]) -> BoundAggregate | None:
     if not types[0].numeric:
         return None
-    parts = (Part(states.SUM_LOGARITHM, (0,)), Part(states.COUNT, (0,)))
+    parts = (Part(SUM_LOGARITHM, (0,)), Part(COUNT, (0,)))
     return BoundAggregate("GEOMEAN", DOUBLE, parts, lowered_by("geomean"))
 
 
 def _end(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
-    kind = states.earliest if name == "FIRST" else states.latest
+    kind = earliest if name == "FIRST" else latest
     lower = {
         Feed.FLOAT: lowered_by("end_float"),
         Feed.INTEGER: lowered_by("end_integer"),
@@ -248,7 +260,7 @@ def _end(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
 def _arg(name: str) -> Callable[[tuple[DataType, ...]], BoundAggregate | None]:
     def bind(types: tuple[DataType, ...]) -> BoundAggregate | None:
         value, key = map(feed_of, types)
-        part = Part(states.arg_extreme(name == "ARG_MAX", value, key), (0, 1))
+        part = Part(arg_extreme(name == "ARG_MAX", value, key), (0, 1))
         lower = lowered_by("arg_float" if value is Feed.FLOAT else "arg_integer")
         return BoundAggregate(name, types[0], (part,), lower, value)
 
@@ -280,7 +292,7 @@ BUILT_IN: dict[str, AggregateFunction] = {
     )
 }
 
-# What people type for the same thing.
+# Other common names of built-in functions.
 ALIASES = {
     "MEAN": "AVG",
     "VARIANCE": "VAR_SAMP",

@@ -1,6 +1,6 @@
-"""What an aggregate allows: the properties that decide which synopsis may keep it.
+"""The algebraic properties of states, which decide which synopsis may keep them.
 
-Every state here is associative: a window's state is the combination of its slices' states, whatever their cut.
+Every state is associative: the state of a window is the combination of its slices' states, however it is sliced.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Gray's classes: how the aggregate of a whole follows from those of its parts."""
+    """Gray's classes: how the aggregate of a whole is computed from its parts."""
 
-    DISTRIBUTIVE = "distributive"  # by one value a part
-    ALGEBRAIC = "algebraic"  # by a few values a part
-    HOLISTIC = "holistic"  # by no bounded number of values a part
+    DISTRIBUTIVE = "distributive"  # from one value per part
+    ALGEBRAIC = "algebraic"  # from a few values per part
+    HOLISTIC = "holistic"  # from an unbounded number of values per part
 
 
 @dataclass(frozen=True)
 class Algebra:
-    """`invertible`: an old part can be taken away again, exactly. `selective`: the result is one of the inputs."""
+    """`invertible`: an old part can be subtracted exactly. `selective`: the result is one of the inputs."""
 
     kind: Kind
     commutative: bool = True

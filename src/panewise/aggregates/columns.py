@@ -1,6 +1,6 @@
-"""Arrow columns around NumPy arrays and Python values, by their buffers.
+"""Arrow columns made from NumPy arrays and Python values through their buffers.
 
-`pyarrow.array` imports pandas when it is first called, which takes longer than a first answer may; these do not.
+`pyarrow.array` imports pandas on its first call, which would delay a first answer too much; these functions do not.
 Numbers are wrapped without a copy.
 """
 
@@ -19,7 +19,7 @@ _INT64 = pa.int64()
 
 
 def wrapped(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The numbers as an Arrow array, NULL where the mask says so.
+    """The numbers as an Arrow array, NULL where the mask is set.
 
     >>> wrapped(np.array([1, 2]), np.array([False, True])).to_pylist()
     [1, None]
@@ -50,7 +50,7 @@ def flags(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def integers(column: pa.Array) -> Ints:
-    """Int64 values of a BOOLEAN, INT, BIGINT, DATE, TIMESTAMP or DECIMAL column; DECIMAL gives its unscaled digits."""
+    """Int64 values of a BOOLEAN, INT, BIGINT, DATE, TIMESTAMP or DECIMAL column. A DECIMAL as its unscaled digits."""
     if column.type == _INT64:
         return values_of(column, np.int64)
     if pa.types.is_timestamp(column.type):
@@ -66,7 +66,7 @@ def integers(column: pa.Array) -> Ints:
 
 
 def values_of(column: pa.Array, type_: Any) -> NDArray[Any]:
-    """The values of a numeric column of that very type, without a copy."""
+    """The values of a numeric column, which must be of this type, without a copy."""
     data = column.buffers()[1]
     if data is None:
         return np.zeros(len(column), type_)
@@ -74,9 +74,9 @@ def values_of(column: pa.Array, type_: Any) -> NDArray[Any]:
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """The same values, not to be written, as those of an Arrow column are not.
+    """A read-only view of the values.
 
-    A compiled loop that is given both is compiled twice.
+    Arrays from Arrow columns are read-only, and a loop that gets both read-only and writable arrays is compiled twice.
     """
     if values.flags.writeable:
         values = values.view()

@@ -1,4 +1,4 @@
-"""From NumPy values back to Arrow columns of SQL types: the inverse of `matrix.encoded`."""
+"""Converts NumPy values to Arrow columns of SQL types: the inverse of `matrix.encoded`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Aggregates whose state has no fixed size: quantiles, distinct counts, most frequent values, exact and approximate.
 
-What is kept and what is asked are two things. `HeldKind` is what slices keep of an argument: the values of every group
-with their counts, exactly (a *bag*), or what a structure makes of them when the slice closes. `StatisticKind` is one
-question to it. Questions with the same held kind over the same argument share what is held: QUANTILE(x, 0.5),
-QUANTILE(x, 0.9), COUNT(DISTINCT x) and TOP(3, x) keep one bag. A statistic's fields are those of its answers.
+What slices keep and what is asked are separate. A `HeldKind` says what slices keep of an argument: the values of every
+group with exact counts (a *bag*), or a summary that a structure makes of them when the slice closes. A `StatisticKind`
+is a question to it. Questions with the same held kind over the same argument share the held values: QUANTILE(x, 0.5),
+QUANTILE(x, 0.9), COUNT(DISTINCT x) and TOP(3, x) keep one bag. The fields of a statistic are those of its answers.
 
 | held      | questions                                                   | size of a slice                           |
 | --------- | ----------------------------------------------------------- | ----------------------------------------- |
@@ -13,8 +13,8 @@ QUANTILE(x, 0.9), COUNT(DISTINCT x) and TOP(3, x) keep one bag. A statistic's fi
 | kll       | APPROX_QUANTILE                                             | a few kilobytes a group                   |
 | items     | APPROX_TOP                                                  | some tens of kilobytes a group            |
 
-NULLs are left out; without values the answer is NULL, and 0 for distinct counts. The order of doubles is SQL's: NaN is
-equal to itself and greatest, -0.0 is 0.0.
+NULLs are ignored. Without values the answer is NULL; distinct counts are then 0. The order of doubles is SQL's: NaN is
+equal to itself and greatest, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COUNT = Parameter(0, f"a whole number from 1 to {K_MAX}", 1, K_MAX, whole=True)
 
 
 class Structure(StrEnum):
-    """What keeps the values of closed slices."""
+    """The structure that keeps the values of closed slices."""
 
     BAG = "bag"
     FREQUENT = "frequent"
@@ -61,7 +61,7 @@ class Structure(StrEnum):
 
 
 class Statistic(StrEnum):
-    """What is asked of it."""
+    """The question asked of a structure."""
 
     RANK = "rank"  # the value of rank max(1, floor(p * N))
     DISCRETE = "discrete"  # the value of rank max(1, ceil(p * N)), as in SQL
@@ -76,9 +76,9 @@ class Statistic(StrEnum):
 
 @dataclass(frozen=True)
 class SubWindows:
-    """The sub-windows of algorithm 6: between the ends and starts of a query's own windows, on their axis.
+    """The sub-windows of algorithm 6: the pieces between the starts and ends of a query's windows.
 
-    Where the slide divides the range each is one slide.
+    If the slide divides the range, each sub-window is one slide long. All numbers are on the axis of the windows.
     """
 
     range: int
@@ -87,7 +87,7 @@ class SubWindows:
     align: int
 
     def starts_of(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the sub-window around each point begins.
+        """The start of the sub-window that contains each point.
 
         >>> import numpy as np
         >>> SubWindows(25, 10, 0, 0).starts_of(np.array([13, 17])).tolist()
@@ -101,7 +101,7 @@ class SubWindows:
 
 @dataclass(frozen=True)
 class HeldKind(StateKind):
-    """What slices keep of an argument's values. `k` and `sub_windows` are of FREQUENT alone."""
+    """What slices keep of an argument's values. Only FREQUENT has `k` and `sub_windows`."""
 
     structure: Structure = Structure.BAG
     k: int = 0
@@ -110,15 +110,15 @@ class HeldKind(StateKind):
 
 @dataclass(frozen=True)
 class StatisticKind(StateKind):
-    """A question to what is held. `parameter`: the fraction or the k, where there is one."""
+    """A question to what slices keep. `parameter`: the fraction or the k, for questions that have one."""
 
     held: HeldKind | None = None
     statistic: Statistic = Statistic.DISTINCT
     parameter: float | int = 0
-    lists: bool = False  # its one field is a list of values with counts, or None
+    lists: bool = False  # whether its single field is a list of values with counts, or None
 
     def over(self, sub_windows: SubWindows) -> StatisticKind:
-        """The same question of a query with these sub-windows."""
+        """The same question for a query with these sub-windows."""
         assert self.held is not None
         return replace(self, held=replace(self.held, sub_windows=sub_windows))
 
@@ -129,7 +129,7 @@ def held_kind(structure: Structure, feed: Feed, k: int = 0) -> HeldKind:
 
 
 def _statistic(held: HeldKind, statistic: Statistic, parameter: float | int, ints: int, floats: int) -> StatisticKind:
-    """`ints` and `floats`: how many fields its answers have; none means a list."""
+    """`ints` and `floats`: the numbers of fields of its answers. No fields at all means a list."""
     return StatisticKind(
         f"{statistic.value}_{parameter}", Operation.HELD, (0,) * ints, (0.0,) * floats, held.feeds, _HOLISTIC, held,
         statistic, parameter, lists=not ints and not floats,
@@ -154,7 +154,7 @@ def _element(name: str, statistic: Statistic) -> Callable[[tuple[DataType, ...],
 
 
 def _scaled(type_: DataType, lower: str = "held_float") -> Callable[[list[Fields]], Lowered]:
-    """Doubles that were computed from a DECIMAL's digits, with its point where it belongs."""
+    """A lowering function. For a DECIMAL, it scales doubles that were computed from the unscaled digits."""
     plain = lowered_by(lower)
     if type_.name != "DECIMAL":
         return plain
@@ -215,7 +215,7 @@ def _list(name: str, structure: Structure, statistic: Statistic) -> Callable[...
         kind = _statistic(held_kind(structure, feed_of(types[0]), own), statistic, k, 0, 0)
         parts = [Part(kind, (0,))]
         if statistic is not Statistic.TOP:
-            parts.append(Part(states.COUNT, (0,)))  # an empty list may also mean that no value stood out
+            parts.append(Part(states.COUNT, (0,)))  # an empty list may also mean that no value was frequent
         lower = lowered_by("held_top" if statistic is Statistic.TOP else "held_list")
         return BoundAggregate(name, STRING, tuple(parts), lower, PairsOf(types[0]), f"{name}({k}, {{}})")
 

@@ -1,12 +1,11 @@
 """The compiled loops over states: fold rows into slots, combine runs of slots.
 
-A state's fields are two matrices, `ints[field, slot]` (int64) and `floats[field, slot]` (float64). Rows name the slot
-that they fall into; which slice and group a slot belongs to is its owner's business. `valid` is one byte a row, or
-empty where no value is NULL. `combine_run` takes the older states on the left: nothing built in depends on it, a user's
-aggregate may.
+The fields of states are two matrices, `ints[field, slot]` (int64) and `floats[field, slot]` (float64). `slots` has the
+slot of each row; only the caller knows which slice and group a slot belongs to. `valid` is one byte per row, or empty
+if no value is NULL. `combine_run` takes the older states on the left. No built-in aggregate depends on that, but users'
+aggregates may.
 
-The loops are compiled when first called and cached on disk. They branch on the operation once per run, not per slot, so
-that one compilation serves every built-in aggregate.
+The loops branch on the operation once per run, not per slot, so one compilation serves every built-in aggregate.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LOW_MASK = 0xFFFFFFFF
 
 @compiled_loop
 def _run_end(slots: Ints, begin: int) -> int:
-    """Where the slot of a row is followed by another one."""
+    """The end of the run of rows from `begin` on that have the same slot."""
     end = begin + 1
     while end < slots.shape[0] and slots[end] == slots[begin]:
         end += 1
@@ -52,9 +51,9 @@ def _run_end(slots: Ints, begin: int) -> int:
 
 @compiled_loop
 def _come_in_runs(slots: Ints) -> bool:
-    """Whether many neighbours share a slot, by the first few: then it is worth looking for the ends of runs.
+    """Whether neighbouring rows often share a slot, judged by the first rows. Then it pays to look for runs.
 
-    A slot that is read right after it was written makes the processor wait; within a run its state is kept at hand.
+    Reading a slot right after it was written makes the processor wait; within a run its state stays in a register.
     """
     first, found = slots[: min(64, slots.shape[0])], 0
     for i in range(1, first.shape[0]):
@@ -81,7 +80,7 @@ def fold_count(slots: Ints, valid: Bytes, ints: Ints) -> None:
 
 @compiled_loop
 def fold_sum_integer(slots: Ints, values: Ints, valid: Bytes, ints: Ints) -> None:
-    """High and low 32 bits apart, the carry moved up at once: no prefix can overflow."""
+    """Sums the high and the low 32 bits separately and moves the carry up at once, so that no prefix can overflow."""
     checked = valid.shape[0] > 0
     for i in range(slots.shape[0]):
         if checked and valid[i] == 0:
@@ -124,7 +123,7 @@ def fold_extreme_integer(operation: int, slots: Ints, values: Ints, valid: Bytes
 def fold_extreme_float(operation: int, slots: Ints, values: Floats, valid: Bytes, floats: Floats) -> None:
     """NaN is greater than every number, so the identity of MIN is NaN.
 
-    Always stored, never branched on: whether a row is a new extreme is what no branch predictor can guess.
+    Stores always instead of branching, because no branch predictor can guess whether a row is a new extreme.
     """
     checked = valid.shape[0] > 0
     if not checked and _come_in_runs(slots):
@@ -154,7 +153,7 @@ def fold_extreme_float(operation: int, slots: Ints, values: Floats, valid: Bytes
 
 @compiled_loop
 def fold_extreme_string(operation: int, slots: Ints, codes: Ints, valid: Bytes, ints: Ints, ranks: Ints) -> None:
-    """Codes compare by their rank in the pool's order; -1 is no string yet."""
+    """Codes are compared by their rank in the pool's order. Code -1: no string yet."""
     checked = valid.shape[0] > 0
     for i in range(slots.shape[0]):
         if checked and valid[i] == 0:
@@ -210,7 +209,7 @@ def fold_arg(
     floats: Floats,
     ranks: Ints,
 ) -> None:
-    """The value where the key is least or greatest; rows without a key do not count."""
+    """The value of the row with the least or greatest key. Rows without a key are ignored."""
     float_key = operation == ARG_MIN_FLOAT or operation == ARG_MAX_FLOAT
     least = operation == ARG_MIN_INT or operation == ARG_MIN_FLOAT or operation == ARG_MIN_STRING
     ranked = operation == ARG_MIN_STRING or operation == ARG_MAX_STRING
@@ -291,7 +290,7 @@ def _combine_arg(
 def combine_run(
     operation: int, ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, count: int, ranks: Ints
 ) -> None:
-    """`count` states from slot d on take in those from slot s of the second matrices on."""
+    """Combines `count` states from slot d on, in place, with those from slot s on of the second matrices."""
     if operation == ADD:
         for f in range(ints.shape[0]):
             for j in range(count):
@@ -339,7 +338,7 @@ def combine_run(
 def combine_chosen(
     operation: int, ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, count: int, ranks: Ints
 ) -> None:
-    """The same for states that choose a string or a row: apart, because few queries need them to be compiled."""
+    """`combine_run` for states that choose a string or a row. Separate, because few queries need it compiled."""
     if operation == MIN_STRING or operation == MAX_STRING:
         for j in range(count):
             code = ints2[0, s + j]
@@ -362,7 +361,7 @@ def combine_chosen(
 def combine_at(
     operation: int, ints: Ints, floats: Floats, slots: Ints, ints2: Ints, floats2: Floats, ranks: Ints
 ) -> None:
-    """State i of the second matrices enters slot `slots[i]`, one after the other: slots may stand there repeatedly."""
+    """Combines state i of the second matrices into slot `slots[i]`, in order. Slots may repeat."""
     for i in range(slots.shape[0]):
         combine_run(operation, ints, floats, slots[i], ints2, floats2, i, 1, ranks)
 
@@ -371,7 +370,7 @@ def combine_at(
 def combine_chosen_at(
     operation: int, ints: Ints, floats: Floats, slots: Ints, ints2: Ints, floats2: Floats, ranks: Ints
 ) -> None:
-    """The same for `combine_chosen`."""
+    """`combine_at` for states that choose a string or a row."""
     for i in range(slots.shape[0]):
         combine_chosen(operation, ints, floats, slots[i], ints2, floats2, i, 1, ranks)
 
@@ -380,7 +379,7 @@ def combine_chosen_at(
 def reset_rooms(
     ints: Ints, floats: Floats, rooms: Ints, width: int, int_identity: Ints, float_identity: Floats
 ) -> None:
-    """The identity again in all slots of some rooms."""
+    """Sets all slots of these rooms to the identity."""
     for room in rooms:
         for f in range(ints.shape[0]):
             for j in range(room * width, (room + 1) * width):

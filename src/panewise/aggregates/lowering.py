@@ -1,11 +1,13 @@
-"""Lowering: from a state's fields to SQL values, vectorised over answers.
+"""Lowering: computes SQL values from the fields of states, vectorised over answers.
 
-Each function takes the fields of the aggregate's parts, in the order that `aggregate_functions.py` declares them, and
-returns the values and where they are NULL (None: nowhere). A sum that leaves its type is NULL and is counted
-(`overflows`), never a wrap, and that is judged on the answer, never on a running prefix.
+Each function takes the fields of the aggregate's parts, in the order declared in `aggregate_functions.py`, and returns
+the values and a mask of NULLs (None: no value is NULL). A sum that does not fit its type is NULL and is counted
+(`overflows`); it never wraps. Only the answer must fit, not the intermediate sums.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,7 @@ def count(parts: list[Fields]) -> Lowered:
 
 
 def _whole(parts: list[Fields], limit: int) -> Lowered:
-    """Sums kept as high and low 32 bits; NULL where there are no rows, and where the sum is greater than the limit."""
+    """Sums from their high and low 32 bits. NULL if there are no rows or the absolute sum exceeds the limit."""
     (high, low), (rows,) = parts
     high_, low_ = high.astype(np.int64), low.astype(np.int64)
     carry = low_ >> 32
@@ -57,7 +59,7 @@ def sum_decimal(parts: list[Fields]) -> Lowered:
 
 
 def _float_total(total: NDArray[np.generic], residue: NDArray[np.generic]) -> NDArray[np.float64]:
-    # Past an infinity or NaN the residue means nothing.
+    # After an infinity or NaN the residue is meaningless.
     return np.where(np.isfinite(total), total + residue, total)  # type: ignore[operator]
 
 
@@ -115,7 +117,7 @@ def stddev_samp(parts: list[Fields]) -> Lowered:
 
 
 def _end_nulls(timestamp: NDArray[np.generic]) -> NDArray[np.bool_] | None:
-    # No row has either sentinel as its timestamp: both lie outside the instants that a row may have.
+    # The sentinels lie outside the range of instants, so no row has them as its timestamp.
     missing = (timestamp == np.int64(2**63 - 1)) | (timestamp == np.int64(-(2**63)))
     return missing if missing.any() else None
 
@@ -166,3 +168,31 @@ def held_top(parts: list[Fields]) -> Lowered:
 def held_list(parts: list[Fields]) -> Lowered:
     (lists,), (rows,) = parts
     return lists, _empty(rows)
+
+
+LOWERINGS: dict[str, Callable[[list[Fields]], Lowered]] = {
+    function.__name__: function
+    for function in (
+        count,
+        sum_integer,
+        sum_decimal,
+        sum_float,
+        avg_float,
+        avg_integer,
+        extreme,
+        geomean,
+        var_pop,
+        var_samp,
+        stddev_pop,
+        stddev_samp,
+        end_integer,
+        end_float,
+        arg_integer,
+        arg_float,
+        held_integer,
+        held_float,
+        held_estimate,
+        held_top,
+        held_list,
+    )
+}

@@ -1,7 +1,7 @@
-"""A matrix of states of one kind: its fields by slot, and the verbs on them.
+"""A matrix of states of one kind: their fields by slot, and the operations on them.
 
-`Encoded` is an argument's column as the compiled loops want it: int64 or float64 values and one validity byte a row (no
-bytes where nothing is NULL).
+`Encoded` is an argument's column in the form that the compiled loops read: int64 or float64 values, and one validity
+byte per row (no bytes if no value is NULL).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_FLOATS: Floats = np.empty(0, np.float64)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A column for the loops: int64 or float64 values (none for presence alone), `valid` empty if none is NULL.
+    """A column for the loops: int64 or float64 values (none if only presence is read); `valid` is empty without NULLs.
 
     Both are read-only.
     """
@@ -52,7 +52,7 @@ NO_ARGUMENT = Encoded(NO_INTS, NO_BYTES)
 
 def validity(column: pa.Array) -> NDArray[np.uint8]:
     if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
-        column = column.dictionary_decode()  # NULL stands among its values too, which null_count does not see
+        column = column.dictionary_decode()  # null_count ignores NULLs among the values of the dictionary
     if column.null_count == 0:
         return NO_BYTES
     result: NDArray[np.uint8] = pc.is_valid(column).cast(pa.uint8()).to_numpy()
@@ -60,7 +60,7 @@ def validity(column: pa.Array) -> NDArray[np.uint8]:
 
 
 def encoded(column: pa.Array, feed: Feed, pool: StringPool | None = None) -> Encoded:
-    """An Arrow column as the loops want it. Zero-copy for int64, timestamps and float64 without NULLs."""
+    """An Arrow column in the form for the loops. Zero-copy for int64, timestamps and float64 without NULLs."""
     valid = validity(column)
     if feed is Feed.PRESENCE:
         return Encoded(NO_INTS, valid)
@@ -73,7 +73,7 @@ def encoded(column: pa.Array, feed: Feed, pool: StringPool | None = None) -> Enc
     return Encoded(integers(column), valid)
 
 
-# Kinds that choose a string or a row have a combine of their own.
+# Operations that choose a string or a row. They have a combine of their own.
 CHOICES = frozenset(Operation) - {
     Operation.ADD,
     Operation.SUM_FLOAT,
@@ -88,7 +88,7 @@ CHOOSING = SimpleNamespace(combine_run=kernels.combine_chosen, combine_at=kernel
 
 
 class StateMatrix:
-    """The states of one kind in a number of slots, all at the identity at first."""
+    """The states of one kind in a number of slots. Initially all have the identity."""
 
     def __init__(self, kind: StateKind, slots: int) -> None:
         self.kind = kind
@@ -105,7 +105,7 @@ class StateMatrix:
         return self.ints.nbytes + self.floats.nbytes
 
     def fold(self, slots: Ints, arguments: list[Encoded], times: Ints, arrivals: Ints, ranks: Ints) -> None:
-        """Row i, with these arguments, enters slot `slots[i]`."""
+        """Folds row i, with these arguments, into slot `slots[i]`."""
         operation = int(self.kind.operation)
         first = arguments[0] if arguments else NO_ARGUMENT
         times, arrivals = read_only(times), read_only(arrivals)
@@ -151,33 +151,33 @@ class StateMatrix:
         )
 
     def combine(self, into: int, other: StateMatrix, source: int, count: int, ranks: Ints) -> None:
-        """`count` states from slot `into` on take in those of `other` from slot `source` on, which are newer."""
+        """Combines `count` states from slot `into` on with the newer ones of `other` from slot `source` on."""
         self.kernels.combine_run(
             int(self.kind.operation), self.ints, self.floats, into, other.ints, other.floats, source, count, ranks
         )
 
     def combine_at(self, slots: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
-        """States enter slots, which may stand there repeatedly, one after the other as newer than what is there."""
+        """Combines states into slots, in order, each as newer than the slot's state. Slots may repeat."""
         self.kernels.combine_at(int(self.kind.operation), self.ints, self.floats, slots, ints, floats, ranks)
 
     @property
     def kernels(self) -> Any:
-        """Where the loops that combine states of this kind are to be had."""
+        """The module or object that has the loops to combine states of this kind."""
         return CHOOSING if self.kind.operation in CHOICES else kernels
 
     def reset(self, slots: Any) -> None:
-        """The identity again, in these slots (an index array or a slice)."""
+        """Sets these slots (an index array or a slice) to the identity."""
         for field, whole in enumerate(self.kind.int_identity):
             self.ints[field, slots] = whole
         for field, real in enumerate(self.kind.float_identity):
             self.floats[field, slots] = real
 
     def reset_rooms(self, rooms: Ints, width: int) -> None:
-        """The identity again in all slots of rooms of a width."""
+        """Sets all slots of these rooms, of `width` slots each, to the identity."""
         kernels.reset_rooms(self.ints, self.floats, rooms, width, self._int_identity, self._float_identity)
 
     def fields(self) -> list[NDArray[Any]]:
-        """The int64 fields, then the float64 ones: what `lower` takes."""
+        """The int64 fields, then the float64 fields, as `lower` takes them."""
         return [*self.ints, *self.floats]
 
 

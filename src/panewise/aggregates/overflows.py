@@ -1,10 +1,10 @@
-"""Answers that leave their type, counted where they are lowered, for whoever wants to know of which query they are.
+"""Counts answers that do not fit their type when they are lowered, so that a caller can attribute them to its query.
 
     with Overflows() as found:
         ...                     # answers are lowered
     found.count                 # how many of them are NULL because they do not fit
 
-Of this thread alone. Nested ones count for those around them too, unless they are `apart`.
+Only answers of the same thread are counted. Nested blocks also count for the enclosing ones, unless they are `apart`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Self
 
 
 class Overflows:
-    """Those inside its `with`."""
+    """Counts the overflows inside its `with` block."""
 
     __slots__ = ("_around", "apart", "count")
 
     def __init__(self, apart: bool = False) -> None:
-        """`apart`: what is lowered inside was counted before, together with others."""
+        """`apart`: do not add to enclosing blocks, because answers lowered inside have been counted there before."""
         self.count = 0
         self.apart = apart
         self._around: Overflows | None = None
@@ -42,7 +42,7 @@ _thread = threading.local()
 
 
 def note_overflows(count: int) -> None:
-    """So many answers do not fit their type, and are NULL."""
+    """Reports that `count` answers do not fit their type and are NULL."""
     counting: Overflows | None = getattr(_thread, "counting", None)
     if counting is not None:
         counting.count += count

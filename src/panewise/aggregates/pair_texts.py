@@ -1,9 +1,9 @@
-"""Lists of values with their counts as JSON texts: what TOP, FREQUENT and APPROX_TOP answer.
+"""Lists of values with their counts as JSON texts: the answers of TOP, FREQUENT and APPROX_TOP.
 
-The nine types have no lists, and any tool reads JSON. An answer is an array of [value, count] pairs, most frequent
-first: `[["a", 3], ["b", 1]]`. Numbers and BOOLEANs are JSON's own; a DECIMAL keeps its digits, `1.50`; a DATE is
-"2024-02-29" and a TIMESTAMP "2024-02-29 10:00:00.5", UTC, as CAST to STRING writes them. JSON has no NaN and no
-infinities: they are the texts "NaN", "Infinity" and "-Infinity".
+They are JSON because none of the nine types is a list, and any tool reads JSON. An answer is an array of [value, count]
+pairs, most frequent first: `[["a", 3], ["b", 1]]`. Numbers and BOOLEANs are JSON's own; a DECIMAL keeps its digits,
+`1.50`; a DATE is "2024-02-29" and a TIMESTAMP "2024-02-29 10:00:00.5", UTC, as CAST to STRING writes them. NaN and the
+infinities, which JSON lacks, are the texts "NaN", "Infinity" and "-Infinity".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from panewise.schema import DataType
 
 
 def pair_texts(lists: Iterable[Any], nulls: NDArray[np.bool_] | None, type_: DataType) -> pa.StringArray:
-    """One text per list of (values, counts), None for an empty one; NULL where the mask says so.
+    """One text per pair (values, counts); None stands for an empty list. NULL where the mask is set.
 
     >>> from panewise.schema import STRING
     >>> pair_texts([(["a", "b"], [3, 1]), None, None], np.array([False, False, True]), STRING).to_pylist()
@@ -42,7 +42,7 @@ def _text(values: Iterable[Any], counts: Iterable[Any], shown: Callable[[Any], s
 
 
 def _shown(type_: DataType) -> Callable[[Any], str]:
-    """How a value, in the encoding of its feed, is written."""
+    """The function that writes a value of this type, given in the encoding of its feed."""
     match type_.name:
         case "STRING":
             return lambda value: json.dumps(value, ensure_ascii=False)
@@ -51,7 +51,7 @@ def _shown(type_: DataType) -> Callable[[Any], str]:
         case "DECIMAL":
             return lambda value: f"{Decimal(int(value)).scaleb(-type_.scale):f}"
         case "FLOAT":
-            # By way of the shortest text that means this single-precision number.
+            # Through the shortest text that identifies the single-precision number.
             return lambda value: _number(float(str(np.float32(value))))
         case "DOUBLE":
             return lambda value: _number(float(value))

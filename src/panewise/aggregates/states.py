@@ -1,12 +1,12 @@
-"""States: the few mergeable summaries that all built-in aggregates are lowered from.
+"""States: the few kinds of mergeable summaries from which all built-in aggregates are computed.
 
-A state is a number of int64 and float64 fields per slot; `Operation` says how two states combine. Aggregates that need
-the same state of the same argument share it: AVG is SUM and COUNT, all of VAR and STDDEV are one. States know nothing
-of slots, slices or synopses; `kernels.py` holds the compiled loops over arrays of them.
+A state has int64 and float64 fields; `Operation` says how two states combine. Aggregates that need the same state of
+the same argument share it: AVG uses the states of SUM and COUNT, and all of VAR and STDDEV use one state. States know
+nothing of slots, slices or synopses. `kernels.py` has the compiled loops over arrays of states.
 
 | operation  | int64 fields              | float64 fields | exact because                                    |
 | ---------- | ------------------------- | -------------- | ------------------------------------------------ |
-| ADD        | count, or high and low    | -              | integers; low 32 bits apart, so no sum overflows |
+| ADD        | count, or high and low    | -              | integers; separate low 32 bits, so no overflow   |
 | SUM_FLOAT  | -                         | sum, residue   | Knuth's two-sum keeps what rounding drops        |
 | MIN / MAX  | value or pool code        | or value       | they select                                      |
 | MOMENTS    | count                     | mean, M2       | Welford, merged by Chan                          |
@@ -46,11 +46,11 @@ class Operation(IntEnum):
     ARG_MIN_STRING = 15
     ARG_MAX_STRING = 16
     USER = 17
-    HELD = 18  # by no fixed number of fields: see holistic.py
+    HELD = 18  # a state without a fixed number of fields, see holistic.py
 
 
 class Feed(IntEnum):
-    """What a state reads of its argument: nothing but presence, or its values in one of three encodings."""
+    """What a state reads of its argument: only whether it is present, or its values in one of three encodings."""
 
     PRESENCE = 0
     INTEGER = 1
@@ -62,14 +62,14 @@ INFINITY = float("inf")
 NOT_A_NUMBER = float("nan")
 
 _SUM = Algebra(Kind.DISTRIBUTIVE, invertible=True)
-_FLOAT_SUM = Algebra(Kind.DISTRIBUTIVE)  # floats do not subtract exactly
+_FLOAT_SUM = Algebra(Kind.DISTRIBUTIVE)  # doubles cannot be subtracted exactly
 _EXTREME = Algebra(Kind.DISTRIBUTIVE, selective=True)
 _MOMENTS = Algebra(Kind.ALGEBRAIC)
 
 
 @dataclass(frozen=True)
 class StateKind:
-    """One kind of state: the identity of each field, int64 fields first, and what it reads of each argument."""
+    """A kind of state: the identity of each field, and what it reads of each argument."""
 
     name: str
     operation: Operation
@@ -123,9 +123,9 @@ def latest(feed: Feed) -> StateKind:
 
 
 def arg_extreme(maximum: bool, value: Feed, key: Feed) -> StateKind:
-    """The value where the key is least (greatest), of the earliest such row.
+    """The value of the row with the least (greatest) key, of the earliest one if several have it.
 
-    int64 fields: timestamp, arrival, value, whether there is a value (-1: no row yet), and the key unless it is a
+    int64 fields: timestamp, arrival, value, whether there is a value (-1: no row yet), and the key if it is not a
     float.
     """
     operation = {

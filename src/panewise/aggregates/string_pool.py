@@ -1,13 +1,13 @@
 """A pool that gives every distinct string a small integer, its code, in order of first appearance.
 
-States and group keys hold codes, never strings. Interning is one compiled pass over Arrow's buffers, O(1) a string,
-expected. A string of up to fifteen bytes is its own key: bytes and length in two words, which the hash table holds
-beside the code, so that finding it touches one cache line. A longer one has two hashes there and is compared byte by
-byte.
+States and group keys hold codes, never strings. Interning is one compiled pass over Arrow's buffers, expected O(1) per
+string. A string of up to fifteen bytes is its own key: its bytes and length fill two words, which the hash table stores
+beside the code, so that a lookup touches one cache line. For a longer string the table has two hashes, and the string
+is compared byte by byte.
 
     table[slot]: word, word, code + 1            arena[starts[code] : starts[code + 1]]: the bytes
 
-`ranks` is the order of the codes by their strings' UTF-8 bytes, sorted anew only when asked for after new strings came.
+`ranks` has the order of the codes by their strings' UTF-8 bytes. It is sorted on demand, if there are new strings.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Words = NDArray[np.uint64]
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xBF58476D1CE4E5B9)
 LONG = np.uint64(255) << np.uint64(56)
-MASKS = np.array([256**length - 1 for length in range(9)], np.uint64)  # of the first so many bytes of a word
+MASKS = np.array([256**length - 1 for length in range(9)], np.uint64)  # MASKS[n] keeps the first n bytes of a word
 BLOCK = 1024
 WORD = 8  # bytes
 
 
 @compiled_loop
 def _packed(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
-    """Up to eight bytes in one word."""
+    """Up to eight bytes packed into one word."""
     word = np.uint64(0)
     for i in range(stop - start):
         word |= np.uint64(data[start + i]) << np.uint64(8 * i)
@@ -42,7 +42,7 @@ def _packed(data: Bytes, start: np.int64, stop: np.int64) -> np.uint64:
 
 @compiled_loop
 def _words(data: Bytes, start: np.int64, stop: np.int64) -> tuple[np.uint64, np.uint64]:
-    """The two words of a string: itself if it is short, two hashes otherwise."""
+    """The two words of a string: its bytes and length if it is short, otherwise two hashes."""
     length = stop - start
     if length <= 8:
         return _packed(data, start, stop), np.uint64(length) << np.uint64(56)
@@ -82,9 +82,9 @@ def _intern(
     offsets: NDArray[np.int32], data: Bytes, eights: Words, valid: Bytes, begin: int, table: Words, arena: Bytes,
     starts: Ints, size: Ints, codes: Ints,
 ) -> int:  # fmt: skip
-    """Codes of the strings from `begin` on; stops where a new string has no room, and says at which row.
+    """Sets the codes of the strings from `begin` on. Returns the first row whose new string has no room, or the count.
 
-    In blocks: first the words of all strings, then the look-ups, whose cache misses the processor overlaps that way.
+    It works in blocks: first the words of all strings, then all lookups, so that their cache misses overlap.
     """
     mask = np.uint64(table.shape[0] - 1)
     checked = valid.shape[0] > 0
@@ -96,7 +96,7 @@ def _intern(
         for i in range(block, stop):
             first = np.int64(offsets[i])
             length = np.int64(offsets[i + 1]) - first
-            # Short strings away from the end, nearly all, by hand: a call would cost more than the work.
+            # Nearly all strings are short and not at the end of the data. A call would cost more than their words.
             if length <= 8 and first < eights.shape[0]:
                 word, second = eights[first] & MASKS[length], np.uint64(length) << np.uint64(56)
             elif 8 < length <= 15 and first + 8 < eights.shape[0]:
@@ -178,7 +178,7 @@ class StringPool:
         return sum(a.nbytes for a in (self._table, self._arena, self._starts, self._ranks))
 
     def intern(self, strings: pa.Array) -> Ints:
-        """Codes of an Arrow array of strings, plain or dictionary-encoded; NULL gets 0, see its validity."""
+        """Codes of an Arrow array of strings, plain or dictionary-encoded. NULL has code 0, see its validity."""
         if pa.types.is_dictionary(strings.type):
             codes = self._interned(strings.dictionary)
             indices = strings.indices.fill_null(0) if strings.indices.null_count else strings.indices
@@ -197,13 +197,13 @@ class StringPool:
             return np.empty(0, np.int64)
         offset_values = read_only(np.frombuffer(offsets, np.int32)[first : first + len(strings) + 1])
         data_values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-        if len(data_values) < 2 * WORD:  # of a single word NumPy would say that it is contiguous
+        if len(data_values) < 2 * WORD:  # with a single word, NumPy would flag `eights` as contiguous
             data_values = np.concatenate([data_values, np.zeros(2 * WORD, np.uint8)])
         data_values = read_only(data_values)
         valid = read_only(np.empty(0, np.uint8))
         if strings.null_count:
             valid = read_only(pc.is_valid(strings).cast(pa.uint8()).to_numpy())
-        # Every byte position as the eight bytes from there on: overlapping, so that a word is one unaligned load.
+        # The eight bytes from each byte position on. They overlap, so reading a word is one unaligned load.
         eights = np.ndarray((len(data_values) - WORD + 1,), np.uint64, data_values, strides=(1,))
         codes = np.empty(len(strings), np.int64)
         done = 0
@@ -226,7 +226,7 @@ class StringPool:
             self._arena = np.concatenate([self._arena, np.zeros(len(self._arena) + length, np.uint8)])
 
     def _view(self) -> pa.LargeStringArray:
-        """Every string by code, without copying: bytes and offsets of given codes never change in place."""
+        """All strings by code, without copying: the bytes and offsets of existing codes never change."""
         return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(self._starts), pa.py_buffer(self._arena))
 
     def all_strings(self) -> pa.StringArray:
@@ -236,7 +236,7 @@ class StringPool:
         return self._view().take(wrapped(codes)).cast(pa.string())
 
     def ranks(self) -> Ints:
-        """The place of every code in the order of the strings' bytes."""
+        """The rank of every code in the order of the strings' bytes."""
         count = len(self)
         if len(self._ranks) != count:
             order = pc.sort_indices(self.all_strings().cast(pa.binary())).to_numpy()
@@ -252,7 +252,7 @@ class StringPool:
         return renamed
 
     def load(self, strings: pa.StringArray) -> None:
-        """Starts anew with these distinct strings under the codes 0, 1, ..."""
+        """Replaces the content by these distinct strings with the codes 0, 1, ..."""
         self._clear(max(1024, 1 << (2 * len(strings) + 2).bit_length()), 16384)
         codes = self.intern(strings)
         assert len(self) == len(strings) == len(codes)

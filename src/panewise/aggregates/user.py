@@ -1,11 +1,11 @@
 """Aggregates written by users in Python: lift, combine, lower and an optional inverse, compiled by Numba.
 
-A state is a tuple of floats (or of ints, where the identity is all ints). `lift(x, ...)` makes the state of one row,
-`combine(a, b)` that of two neighbouring pieces, the older one first, `lower(a)` the answer; rows with a NULL argument
-are skipped and a group without other rows answers NULL. A count of rows stands beside the state, as the last int64
-field, so that `combine` and `lower` never meet a piece without rows: a mean may divide by its count. Where `combine`
-raises, the piece is marked, and whoever asks for an answer that holds it fails; nobody else notices. `inverse(a, b)`
-takes the older piece b out of a again; it is checked, and kept for techniques that subtract.
+A state is a tuple of floats, or of ints if the identity is all ints. `lift(x, ...)` makes the state of one row,
+`combine(a, b)` the state of two neighbouring pieces, the older one first, `lower(a)` the answer. Rows with a NULL
+argument are skipped, and a group without other rows answers NULL. The last int64 field counts the rows, so that
+`combine` and `lower` never get a piece without rows: a mean may divide by its count. If `combine` raises, the piece is
+marked, and only queries whose answer contains it fail. `inverse(a, b)` subtracts the older piece b from a; it is only
+checked.
 
     register(
         "RANGE_WIDTH",
@@ -36,7 +36,7 @@ from panewise.arrays import Ints
 from panewise.errors import BindError, QueryFailed
 from panewise.schema import BIGINT, DOUBLE, DataType
 
-RAISED = -1  # in place of the count of rows, of a piece that `combine` raised for
+RAISED = -1  # in place of the count of rows: `combine` raised for this piece
 
 
 class Compiled:
@@ -47,7 +47,7 @@ class Compiled:
 
         lift, combine, lower = njit(lift), njit(combine), njit(lower)
         read, write = _accessors(width, integral)
-        rows = width if integral else 0  # the field that counts rows
+        rows = width if integral else 0  # index of the field that counts rows
 
         @njit  # type: ignore[untyped-decorator]
         def combine_run(
@@ -64,7 +64,7 @@ class Compiled:
                 try:
                     write(ints, floats, d + j, combine(read(ints, floats, d + j), read(ints2, floats2, s + j)))
                     ints[rows, d + j] = here + there
-                except Exception:  # noqa: BLE001 - Numba knows no other
+                except Exception:  # noqa: BLE001 - Numba supports no other
                     ints[rows, d + j] = RAISED
 
         @njit  # type: ignore[untyped-decorator]
@@ -103,17 +103,20 @@ _compiled_once = lru_cache(maxsize=64)(Compiled)
 
 
 def _compiled(lift: Any, combine: Any, lower: Any, arity: int, width: int, integral: bool) -> Compiled:
-    """Functions that read nothing but their arguments are compiled once for all engines of the process; others each
-    time, because Numba compiles the values of the names that they read into them."""
+    """The compiled functions.
+
+    Functions that read only their arguments are compiled once for all engines of the process. Others are compiled each
+    time, because Numba treats the names that they read as constants.
+    """
     alone = all(map(_stands_alone, (lift, combine, lower)))
     return (_compiled_once if alone else Compiled)(lift, combine, lower, arity, width, integral)
 
 
 def _stands_alone(function: Any) -> bool:
-    """Whether a function reads no name of its module and of no function around it; its defaults are compiled in too."""
+    """Whether a function reads only its arguments: no global or enclosing name, and no default."""
     if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
         return False
-    if any(isinstance(constant, CodeType) for constant in function.__code__.co_consts):  # it may read names itself
+    if any(isinstance(constant, CodeType) for constant in function.__code__.co_consts):  # nested
         return False
     found = inspect.getclosurevars(function)
     return not found.nonlocals and not found.globals and not found.unbound
@@ -145,7 +148,7 @@ def _accessors(width: int, integral: bool) -> tuple[Any, Any]:
 
 
 class UserMatrix(StateMatrix):
-    """A state matrix whose loops are a user's."""
+    """A state matrix with a user's loops."""
 
     def __init__(self, kind: UserStateKind, slots: int) -> None:
         super().__init__(kind, slots)
@@ -159,7 +162,7 @@ class UserMatrix(StateMatrix):
         valid = np.ones(len(slots), np.uint8)
         for argument in arguments:
             if len(argument.valid):
-                valid &= argument.valid[: len(slots)]  # slots may be given for the first rows alone
+                valid &= argument.valid[: len(slots)]  # `slots` may cover only the first rows
         self._compiled.fold(slots, *(a.values for a in arguments), valid, self.ints, self.floats)
 
 
@@ -169,7 +172,7 @@ def matrix_of(kind: StateKind, slots: int) -> StateMatrix:
 
 
 def combine_of(kind: StateKind) -> Any:
-    """The compiled combine of kinds that have one of their own, or None."""
+    """The compiled combine of a kind that has its own, or None."""
     if isinstance(kind, UserStateKind):
         return kind.compiled.combine_run
     return kernels.combine_chosen if kind.operation in CHOICES else None
@@ -186,7 +189,7 @@ def user_aggregate(
     arguments: int = 1,
     returns: DataType = DOUBLE,
 ) -> AggregateFunction:
-    """An aggregate function from a user's Python functions; refuses what does not compile, in words."""
+    """An aggregate function from a user's Python functions. Raises BindError if they do not compile."""
     if arguments not in (1, 2):
         raise BindError(f"{name} may take 1 or 2 arguments, not {arguments}")
     if returns not in (DOUBLE, BIGINT):
@@ -234,7 +237,7 @@ def user_aggregate(
 
 
 def _try(name: str, kind: UserStateKind, arguments: int, functions: dict[str, Any]) -> None:
-    """Compiles every function on a sample, so that a mistake shows at registration."""
+    """Compiles every function on a sample, so that mistakes show at registration."""
     from numba.core.errors import NumbaError
 
     integral = kind.feeds[0] is Feed.INTEGER
@@ -255,17 +258,17 @@ def _try(name: str, kind: UserStateKind, arguments: int, functions: dict[str, An
             f"{name} cannot be compiled: {_reason(problem)}", hint="lift and combine return tuples of numbers"
         ) from None
     except (ArithmeticError, ValueError, IndexError):
-        pass  # it compiles; which data it refuses is its own business
+        pass  # it compiles; it may refuse the sample
 
 
 def _check_length(name: str, function: Any, arguments: list[Any], length: int) -> None:
-    """A state of another length than the identity's would be cut or padded without a word."""
+    """Raises BindError if a function returns a state of the wrong length, which would silently be cut or padded."""
     try:
         result = function(*arguments)
     except (TypeError, NameError, AttributeError) as problem:
         raise BindError(f"{name} cannot be called: {problem}") from None
     except (ArithmeticError, ValueError, IndexError):
-        return  # it refuses the sample, which it may
+        return  # it may refuse the sample
     if not isinstance(result, tuple) or len(result) != length:
         raise BindError(
             f"{name}: its state has {length} number(s), as its identity says, but a function returned {result!r}",

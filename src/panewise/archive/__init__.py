@@ -1,7 +1,10 @@
 """Archives: rows with lifetimes in Parquet files, indexed by key, insertion and expiration time.
 
-`archive` commits updates, `layout` says where a row belongs, `manifest` what a version is, `snapshot` asks one
-version, `storage` has every file operation, `cost` chooses a layout.
+`archive` commits updates and migrates, `snapshot` reads one version. `layout` says which sub-index a row belongs to,
+`cost` chooses a layout. `manifest` describes a version; `description` and `verification` show and check one. `writing`
+makes the files of the next version, `sub_index` and `key_directory` the files themselves; `update_rows` checks new
+rows. `sought` has the conditions of reads. `retention` removes old versions, `writing_right` is the lock of the writer,
+`place` checks the folder of a new archive, and `storage` has every file operation.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""An archive: rows with lifetimes on disk, found by key, insertion and expiration, updated all at once or not at all.
+"""An archive: rows with lifetimes on disk, found by key, insertion and expiration time, with atomic updates.
 
 >>> import pyarrow as pa, tempfile
 >>> from panewise.archive.layout import Layout
@@ -13,8 +13,8 @@
 >>> archive.close()
 >>> folder.cleanup()
 
-Invariant: what `update` has returned from is committed and survives; an update that raises has changed nothing that a
-reader sees. Readers need no lock and never wait. One process writes, whose threads take turns.
+Invariant: once `update` returns, the update is committed and durable; an update that raises changes nothing that
+readers see. Readers need no lock and never wait. One process writes, and its threads take turns.
 
 Source: Golab 2006, chapter 4. docs/archive.md is its page.
 """
@@ -52,16 +52,16 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN, format_instant, instant_
 
 GRACE_S = 60.0
 _TRIES = 10
-_NOT_THERE = "were its files removed? bring them back; or begin anew, by DROP and CREATE ARCHIVE (or `Archive.create`)"
+_NOT_THERE = "were its files removed? restore them, or start again with DROP and CREATE ARCHIVE (or `Archive.create`)"
 
 
 @dataclass(frozen=True)
 class ArchiveUpdate:
-    """What an update did."""
+    """The effect of an update."""
 
     version: int
     number: int
-    repeated: bool = False  # an update of this number was there already: nothing has changed
+    repeated: bool = False  # an update with this number existed already, and nothing was changed
     inserted: int = 0
     removed: int = 0
     touched: frozenset[int] = frozenset()  # sub-indices that changed
@@ -70,7 +70,7 @@ class ArchiveUpdate:
 
 @dataclass
 class Usage:
-    """What this archive has been asked for since it was opened; the cost model chooses layouts by it."""
+    """Numbers of operations since this archive was opened; the cost model chooses layouts by them."""
 
     since: float
     updates: int = 0
@@ -79,7 +79,7 @@ class Usage:
 
 
 class Archive:
-    """Made by `create` or `open`; may be used by several threads, and is a context manager."""
+    """Made by `create` or `open`. Thread-safe, and a context manager."""
 
     def __init__(self, storage: Storage, grace_s: float, fixed: int | None = None) -> None:
         self._storage = storage
@@ -97,7 +97,7 @@ class Archive:
 
     @property
     def where(self) -> str:
-        """Its folder, for messages."""
+        """The archive's folder, for messages."""
         return self._storage.where
 
     @classmethod
@@ -111,7 +111,7 @@ class Archive:
         filesystem: Any = None,
         grace_s: float = GRACE_S,
     ) -> Archive:
-        """A new, empty archive in a folder that is empty or not there, outside all other archives."""
+        """Makes an empty archive in a folder that is empty or does not exist, outside all other archives."""
         storage = storage_at(where, filesystem)
         own_schema, own_key = checked_schema(schema, key if isinstance(key, str) else tuple(key))
         manifests = Manifests(storage)
@@ -121,7 +121,7 @@ class Archive:
             storage.make_folder(MANIFESTS)
             storage.make_folder(DATA)
         with locked(storage):
-            _check_none(manifests)  # another may have made one while this one came here
+            _check_none(manifests)  # Another process may have made one before the lock was taken.
             manifests.publish(Manifest(1, 0, None, time.time(), own_schema, own_key, layout, 1, ()))
         return cls(storage, grace_s)
 
@@ -129,7 +129,7 @@ class Archive:
     def open(
         cls, where: str | Path, *, filesystem: Any = None, grace_s: float = GRACE_S, version: int | None = None
     ) -> Archive:
-        """An archive that is there. With a version: as of that one, and only to read."""
+        """Opens an existing archive. With `version`: that version of it, read-only."""
         return cls(storage_at(where, filesystem), grace_s, version)
 
     def __enter__(self) -> Archive:
@@ -139,27 +139,28 @@ class Archive:
         self.close()
 
     def close(self) -> None:
-        """Gives back the right to write."""
+        """Releases the right to write."""
         if not self._right.is_of_parent:
             with self._writing:
                 self._right.give_back()
 
     def forked(self) -> None:
-        """In a child process: the lock ends with the process that took it; what is read is read as before."""
+        """Called in a forked child: releases the child's copy of the lock. Reading goes on as before."""
         self._right.give_back()
-        # Threads that are not here may hold the old ones.
-        self._adopting, self._pins.turn = threading.Lock(), threading.RLock()
+        # Threads that do not exist in the child may hold the old lock.
+        self._adopting = threading.Lock()
+        self._pins.forked()
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """The newest committed version, also of other processes."""
+        """The newest committed version, also if another process committed it."""
         return self._newest()
 
     @property
     def manifest(self) -> Manifest:
-        """Of the newest version."""
+        """The manifest of the newest version."""
         with self.snapshot() as snapshot:
             return snapshot.manifest
 
@@ -168,22 +169,22 @@ class Archive:
         return self.manifest.layout
 
     def describe(self) -> dict[str, Any]:
-        """Version, layout, rows and bytes, of each sub-index too."""
+        """Version, layout, rows and bytes, also by sub-index."""
         return described(self.manifest, self._storage.where, self._manifests.versions())
 
     def path(self, name: str) -> str:
-        """Where a file of a manifest lies, as its file system names it."""
+        """The path of a file of a manifest in its file system."""
         return self._storage.path(name)
 
     def verify(self) -> Verification:
-        """Reads everything of the newest version; says what is wrong, and raises nothing of it."""
+        """Reads all files of the newest version. Returns the problems found, and does not raise them."""
         with self.snapshot() as snapshot:
             return verified(snapshot.manifest, self._files, lambda: self.manifest)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """The newest version, held until the snapshot is closed."""
+        """The newest version. Its files are kept until the snapshot is closed."""
         for _ in range(_TRIES):
             version = self._pins.pin(self._newest)
             try:
@@ -199,7 +200,7 @@ class Archive:
                 raise
             return Snapshot(manifest, self._files, partial(self._pins.release, version))
         raise ArchiveError(
-            f"the versions of the archive '{self._storage.where}' go faster than they can be opened",
+            f"versions of the archive '{self._storage.where}' are removed faster than they can be opened",
             hint="give its writer a longer grace period",
         )
 
@@ -225,7 +226,7 @@ class Archive:
                 try:
                     return ask(snapshot)
                 except VanishedFile:
-                    # Only a newer version explains that a file is gone.
+                    # A missing file is an error unless there is a newer version.
                     if snapshot.version == seen:
                         raise
                     seen = snapshot.version
@@ -239,12 +240,12 @@ class Archive:
         if self._fixed not in versions:
             raise ArchiveError(
                 f"version {self._fixed} of the archive '{self._storage.where}' is not kept",
-                hint=f"there is {', '.join(map(str, versions[-8:]))}",
+                hint=f"kept versions: {', '.join(map(str, versions[-8:]))}",
             )
         return self._fixed
 
     def _adopt(self, manifest: Manifest) -> None:
-        # A reader that has loaded a version may come here after the writer has made the next one.
+        # A reader may adopt its version after the writer has adopted the next one.
         with self._adopting:
             if manifest.version > self._current.version:
                 self._current = manifest
@@ -256,9 +257,8 @@ class Archive:
         """Inserts rows and drops those that have expired at `now`.
 
         `rows` is a table or batch with the archive's columns, `_inserted` and `_expires` (timestamps, or microseconds),
-        or None.
-        An update with a number that is not above the last one changes nothing, so it may be repeated after a failure;
-        without a number it is the next one. Numbers begin with 1.
+        or None. An update whose number is not above the last one changes nothing, so that an update can be repeated
+        after a failure. Without a number it gets the next one. Numbers begin with 1.
         """
         instant = _checked(now, number)
         stored = self._files.schema
@@ -271,7 +271,7 @@ class Archive:
             if base.now_us is not None and instant < base.now_us:
                 raise ArchiveError(
                     f"an update at {format_instant(instant)} is before the last one, at {format_instant(base.now_us)}",
-                    hint="updates come in the order of time",
+                    hint="updates must be in the order of time",
                 )
             alive = table.filter(pc.field(EXPIRES) > moment(instant))
             written = NextVersion(self._files, base).updated(instant, alive)
@@ -282,13 +282,14 @@ class Archive:
             )
 
     def compact(self) -> int:
-        """One file for each sub-index, and no files of old versions past their grace; returns the version."""
+        """Merges each sub-index into one file, and removes old versions past their grace. Returns the version."""
         return self._settle(merge_all=True)
 
     def migrate(self, layout: Layout) -> int:
-        """Another layout, sub-index by sub-index; queries and updates of other threads go on between any two of them.
+        """Changes the layout, one sub-index after the other; other threads can read and update in between.
 
-        Interrupted, the archive is whole, partly in either layout: calling it again, or `compact`, ends it.
+        If it is interrupted, each sub-index is in the old or in the new layout. Another call, or `compact`, completes
+        it.
         """
         with self._committing() as base:
             if layout != base.layout:
@@ -297,7 +298,7 @@ class Archive:
         return self._settle(merge_all=layout.style == "rebuild")
 
     def _settle(self, merge_all: bool) -> int:
-        # At most each sub-index of either layout once, however many runs updates add meanwhile.
+        # At most one round over the sub-indices of both layouts, however many runs concurrent updates add.
         manifest = self.manifest
         for _ in range(len(by_sub_index(manifest.files)) + manifest.layout.parts):
             if not self._settle_one(merge_all):
@@ -307,7 +308,7 @@ class Archive:
             return base.version
 
     def _settle_one(self, merge_all: bool) -> bool:
-        """Moves one sub-index of an earlier layout, or merges one that has several files; False where all is done."""
+        """Moves one sub-index of an earlier layout, or merges one with several files. False if there is none."""
         with self._committing() as base:
             groups = by_sub_index(base.files)
             earlier = [group for group in groups if group[0] != base.generation]
@@ -322,9 +323,9 @@ class Archive:
             return True
 
     def hold(self) -> None:
-        """Takes the right to write now, and not with the first update; ArchiveError where another has it.
+        """Takes the right to write now instead of with the first update. ArchiveError if another writer has it.
 
-        It is given back by `close`, by an update that fails, and when this archive is not used any more.
+        `close` releases it, and so do a failed update and the garbage collection of this object.
         """
         self._right.check_process()
         with self._writing:
@@ -332,14 +333,15 @@ class Archive:
 
     @contextlib.contextmanager
     def _committing(self) -> Iterator[Manifest]:
-        """The version to go on from, and the right to make the next one."""
+        """Holds the right to write; gives the version to start from."""
         self._right.check_process()
         with self._writing:
             self._begin_writing()
             try:
                 yield self._current
             except BaseException as problem:
-                # It may be committed or not: the next update looks at what is there. On a full disk every file counts.
+                # The update may be committed or not; the next one finds out. Leftover files are removed at once,
+                # because the disk may be full.
                 if isinstance(problem, ArchiveError):
                     self._retention.take_stock()
                 self.close()
@@ -347,7 +349,7 @@ class Archive:
 
     def _begin_writing(self) -> None:
         if self._fixed is not None:
-            raise ArchiveError(f"version {self._fixed} was opened, and only to read", hint="open without a version")
+            raise ArchiveError(f"version {self._fixed} was opened read-only", hint="open without a version")
         if self._right.lost:
             self.close()
             raise self._replaced()
@@ -355,8 +357,8 @@ class Archive:
             return
         self._right.take()
         try:
-            with explained("bring the versions to the disk", self._storage.where):
-                # A version that was published and perhaps not brought to the disk is, from now on, there to stay.
+            with explained("sync the versions", self._storage.where):
+                # The newest version may have been published but not synced.
                 self._storage.settle(MANIFESTS)
             newest = self._manifests.load(self._newest())
             before = self._current
@@ -382,15 +384,15 @@ class Archive:
 
 def _check_none(manifests: Manifests) -> None:
     if manifests.versions():
-        raise ArchiveError(f"there is an archive in '{manifests.storage.where}'", hint="`Archive.open` opens it")
+        raise ArchiveError(f"'{manifests.storage.where}' already has an archive", hint="`Archive.open` opens it")
 
 
 def _checked(now: Instant, number: int | None) -> int:
-    """The instant of an update; ArchiveError where it or the number cannot be one."""
+    """The instant of an update in microseconds; ArchiveError if it or the number is invalid."""
     instant = instant_us(now)
     if not INSTANT_MIN <= instant <= INSTANT_MAX:
         raise ArchiveError(f"an update at {instant} us is outside the years 1 to 9999")
     if number is not None and (not isinstance(number, int) or number < 1):
-        # 0 is the number of an archive without updates: such an update would seem to be a repeated one.
-        raise ArchiveError(f"{number!r} is no number of an update", hint="give whole numbers from 1 on")
+        # An archive without updates has the number 0, so an update 0 would count as repeated.
+        raise ArchiveError(f"{number!r} is not a valid number of an update", hint="use whole numbers from 1 on")
     return instant

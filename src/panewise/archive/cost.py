@@ -1,12 +1,12 @@
-"""Which G x E costs least, by how often an archive is updated, probed and scanned.
+"""Chooses the cheapest layout G x E for the rates at which an archive is updated, probed and scanned.
 
-With n = G x E sub-indices of together D bytes, and seconds per file (`..._file_s`) and per byte (`..._byte_s`):
+With n = G x E sub-indices, D bytes in all, and seconds per file (`..._file_s`) and per byte (`..._byte_s`):
 
     update   touched * update_file_s + rewritten * update_byte_s
              touched = G + E - 1
              rewritten = D * touched / n                          Rebuild
-                         D * G / n + new                          NoRebuild: a column loses rows and is written as one
-                                                                  file each, a row of sub-indices gains runs
+                         D * G / n + new                          NoRebuild: each sub-index of a column loses rows and
+                                                                  becomes one file; those of a row gain runs
     probe    files * read_file_s
              files = n                                            Rebuild
                      n * (1 + (E - 1) / 2G)                       NoRebuild: a run every G updates, which stays until
@@ -14,10 +14,10 @@ With n = G x E sub-indices of together D bytes, and seconds per file (`..._file_
                                                                   never more than RUNS_MAX
     scan     files * read_file_s + D * read_byte_s
 
-    cost = updates * update + probes * probe + scans * scan, each a second
+    cost = updates * update + probes * probe + scans * scan       with the numbers of operations per second
 
-More sub-indices make updates rewrite less and every query open more files; for equal n, G + E is least where G = E.
-Seconds are measured where the archive lies (`calibrated`), frequencies where it is used (`workload_of`).
+With more sub-indices, updates rewrite less and queries open more files. For a given n, G + E is least if G = E. Seconds
+are measured on the archive's storage (`calibrated`), rates on the archive in use (`workload_of`).
 
 Source: Golab 2006, section 4.3.2, which compares numbers of accesses; the seconds are ours.
 """
@@ -43,7 +43,7 @@ SIDE_MAX = 16  # G and E
 
 @dataclass(frozen=True)
 class ArchiveWorkload:
-    """What is held, what an update brings, and how often each thing happens a second."""
+    """The bytes held, the new bytes of an update, and the rates of operations per second."""
 
     bytes_held: float
     bytes_new: float
@@ -54,7 +54,7 @@ class ArchiveWorkload:
 
 @dataclass(frozen=True)
 class Seconds:
-    """What files and bytes take; the defaults are of a local disk."""
+    """Seconds per file and per byte; the defaults are those of a local disk."""
 
     update_file_s: float = 6e-3
     update_byte_s: float = 6e-9
@@ -63,7 +63,7 @@ class Seconds:
 
 
 def cost(layout: Layout, workload: ArchiveWorkload, seconds: Seconds) -> float:
-    """Seconds of work a second."""
+    """Seconds of work per second."""
     insertion, expiration, parts = layout.insertion_parts, layout.expiration_parts, layout.parts
     touched = insertion + expiration - 1
     if layout.style == "rebuild":
@@ -86,7 +86,7 @@ def cheapest(
     seconds: Seconds | None = None,
     styles: Sequence[Style] = STYLES,
 ) -> Layout:
-    """The round-robin layout that costs least; of equal ones that with the fewest sub-indices.
+    """The cheapest round-robin layout; of equally cheap ones that with the fewest sub-indices.
 
     >>> often_probed = ArchiveWorkload(5e8, 1e7, updates=0.01, probes=100, scans=0)
     >>> cheapest(often_probed, 1, 36).name
@@ -106,18 +106,18 @@ def cheapest(
 
 
 def workload_of(archive: Archive) -> ArchiveWorkload:
-    """What an archive holds, and what it has been asked for since it was opened."""
+    """The bytes that an archive holds, and its rates of operations since it was opened."""
     manifest, usage = archive.manifest, archive.usage
     held = float(sum(file.bytes for file in manifest.files))
     elapsed = max(time.time() - usage.since, 1e-3)
     layout = manifest.layout
-    # In a steady state lives of half the longest on average turn all of it over.
+    # In a steady state, if lifetimes are half the longest on average, all bytes are replaced within this time.
     new = held * 2 * layout.every_us / layout.lifetime_us
     return ArchiveWorkload(held, new, usage.updates / elapsed, usage.probes / elapsed, usage.scans / elapsed)
 
 
 def calibrated(where: str | Path, filesystem: Any = None) -> Seconds:
-    """Seconds measured with a small and a larger archive in two new folders, which stay there."""
+    """Seconds measured with a small and a large archive in two new folders, which are not removed."""
     small, large = (_measured(f"{where}/{rows}", rows, filesystem) for rows in (100, 50_000))
     more = large[2] - small[2]
     return Seconds(
@@ -140,7 +140,7 @@ def _measured(where: str, rows: int, filesystem: Any) -> tuple[float, float, int
         archive.update(1, table)
         for number in range(2, 5):
             began = time.perf_counter()
-            # One row in: the file is read, sorted and written.
+            # One new row makes the update read, sort and write the file.
             archive.update(1, table.slice(number, 1))
             updates.append(time.perf_counter() - began)
             began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a version of an archive holds, as a dict: for people, and for programs that show it."""
+"""Describes a version of an archive as a dict, for display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from panewise.temporal import format_instant
 
 
 def described(manifest: Manifest, where: str, versions: Sequence[int]) -> dict[str, Any]:
-    """Made of the manifest alone; no file is read."""
+    """The description of a manifest; reads no file."""
     return {
         "where": where,
         "version": manifest.version,

@@ -1,8 +1,8 @@
-"""The key directory of a file: row groups end where keys end, and their ranges of keys say which ones a probe reads.
+"""The key directory of a file: row groups hold whole keys, and their ranges of keys say which ones a probe reads.
 
-Rows are sorted by key, NULL last, so the rows of a key lie together, and a row group of several whole keys is all that
-a probe of one of them reads, in a run of a few rows as in a large file. Only a key of more than `BYTES_MAX` has several
-row groups. The directory is in the file's footer, as the minima and maxima of the row groups, for any tool to use.
+Rows are sorted by key, NULL last, so the rows of a key lie together. A probe of one key reads the row group that has
+it. Only a key of more than `BYTES_MAX` has several row groups. The directory is in the file's footer, as the minima and
+maxima of row groups, which any Parquet tool can use.
 
 Cost: O(rows) to cut, O(log row groups) to find a key.
 
@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Values of the first column of the key, both included, of instants their number; None is an open end.
+# A closed range of the first key column; instants as microseconds, None for an open end.
 KeySpan = tuple[Any, Any]
 
-# Row groups that share a file's bytes in so many parts, but none so small that its entry is longer than its rows.
+# A file has about this many row groups, unless they would be so small that footer entries outweigh their rows.
 ROW_GROUPS = 128
 BYTES_MIN, BYTES_MAX = 1 << 16, 1 << 20
 ROW_GROUPS_MAX = 1_024
@@ -44,7 +44,7 @@ def row_group_ends(rows: Any, key: Sequence[str]) -> list[int]:
 
 
 def _key_ends(rows: Any, key: Sequence[str]) -> Any:
-    """After which rows another key begins, and the end of all."""
+    """The positions where a key ends, the last being the number of rows."""
     changes = np.zeros(rows.num_rows - 1, np.bool_)
     for name in key:
         column = rows[name].combine_chunks()
@@ -55,7 +55,7 @@ def _key_ends(rows: Any, key: Sequence[str]) -> Any:
 
 
 class KeyDirectory:
-    """Which row groups of a file may hold keys; those with NULL only are no part of it.
+    """The ranges of keys of a file's row groups, without those that have only NULL.
 
     >>> KeyDirectory([1, 4, 4], [3, 4, 9]).row_groups([(2, 4), (7, None)])
     [0, 1, 2]
@@ -69,10 +69,10 @@ class KeyDirectory:
 
     @classmethod
     def of(cls, footer: Any, column: str) -> KeyDirectory | None:
-        """What a footer says of a column; None where it says too little."""
+        """The directory of a footer for a column; None if the footer lacks the statistics."""
         schema = footer.schema.to_arrow_schema()
         number = schema.get_field_index(column)
-        # Instants by their number: Python's end in the year 9999.
+        # Instants are compared as numbers, because Python's datetimes end in the year 9999.
         raw = pa.types.is_temporal(schema.field(number).type)
         least, greatest = [], []
         for group in range(footer.num_row_groups):

@@ -1,8 +1,8 @@
-"""Which sub-index a row belongs to, and which of them an update touches.
+"""Which sub-index a row belongs to, and which sub-indices an update touches.
 
-Time is cut into slots of one update interval: slot `j` is `(origin + (j - 1) * every, origin + j * every]`, so that an
-update at the end of a slot brings the rows inserted in it and drops the rows that expire in it. G classes of insertion
-slots times E classes of expiration slots are G x E sub-indices, numbered `g * E + e`:
+Time is divided into slots of one update interval: slot `j` is `(origin + (j - 1) * every, origin + j * every]`. An
+update at the end of a slot adds the rows inserted in it and drops the rows that expire in it. G classes of insertion
+slots times E classes of expiration slots make G x E sub-indices, numbered `g * E + e`:
 
                       expiration classes                 an update in slot j inserts into one row
                       e = 0   1   2   3                  and expires from one column:
@@ -11,15 +11,15 @@ slots times E classes of expiration slots are G x E sub-indices, numbered `g * E
                   2 [      *          ]
                   3 [      *          ]
 
-*Round-robin* gives slot `j` the class `j mod G`, so no sub-index has two consecutive updates and all have about the
-same size; *chronological* gives consecutive slots of `lifetime / G` the same class. A *wave index* by insertion is
-G = n, E = 1, chronological, and by expiration G = 1, E = n: with lifetimes that vary each update touches all n.
+*Round-robin* gives slot `j` the class `j mod G`: no sub-index gets two consecutive updates, and all have about the same
+size. *Chronological* gives consecutive slots of `lifetime / G` the same class. A *wave index* by insertion is
+chronological with G = n, E = 1; by expiration it has G = 1, E = n, and if lifetimes vary each update touches all n.
 
-An update either clusters what it touches anew (Rebuild; REINDEX of the wave indices) or adds a run of its own and only
-takes the expired rows out of the others (NoRebuild; DEL).
+An update either rewrites the sub-indices that it touches (Rebuild; REINDEX of the wave indices), or adds a run and only
+removes expired rows from the files that have some (NoRebuild; DEL).
 
-A class follows from a row's own two instants alone, whenever it comes and however long it lives: a row that is late or
-outlives the lifetime makes an update touch more sub-indices, and is never in a wrong one. Cost: O(1) a row.
+The sub-index of a row depends only on its own two instants. A row that is late, or lives longer than the lifetime,
+makes an update touch more sub-indices, but is never in a wrong one. Cost: O(1) a row.
 
 Source: Golab 2006, section 4.3.1 with algorithm 1, whose line 8 is `tau + (iE + j) * Delta + 1` to
 `tau + (iE + j + 1) * Delta`; the wave index of section 2.3.4.
@@ -40,12 +40,12 @@ from panewise.temporal import DURATION_MAX, INSTANT_MAX, INSTANT_MIN
 
 Order = Literal["round_robin", "chronological"]
 Style = Literal["rebuild", "no_rebuild"]
-PARTS_MAX = 1_000  # sub-indices: each is a file at least, and every probe reads all of them
+PARTS_MAX = 1_000  # most sub-indices: each is at least one file, and every probe reads all of them
 
 
 @dataclass(frozen=True)
 class Layout:
-    """G x E, the order of their classes, and how an update writes.
+    """The numbers G and E of classes, their order, and how an update writes.
 
     >>> layout = Layout(2, 2, every_us=2, lifetime_us=16)
     >>> layout.name, layout.place(inserted=17, expires=20), sorted(layout.touched(18))
@@ -74,13 +74,13 @@ class Layout:
         numbers = (self.insertion_parts, self.expiration_parts, self.every_us, self.lifetime_us, self.origin_us)
         if not all(isinstance(number, int) for number in numbers) or not INSTANT_MIN <= self.origin_us <= INSTANT_MAX:
             raise ArchiveError(
-                f"{', '.join(map(str, numbers))} do not make a layout",
+                f"{', '.join(map(str, numbers))} are not valid numbers of a layout",
                 hint="whole numbers, and an origin within the years 1 to 9999",
             )
         if self.order not in ("round_robin", "chronological"):
-            raise ArchiveError(f"'{self.order}' is no order of a layout", hint="round_robin or chronological")
+            raise ArchiveError(f"'{self.order}' is not an order of a layout", hint="round_robin or chronological")
         if self.style not in ("rebuild", "no_rebuild"):
-            raise ArchiveError(f"'{self.style}' is no update style", hint="rebuild or no_rebuild")
+            raise ArchiveError(f"'{self.style}' is not an update style", hint="rebuild or no_rebuild")
 
     @classmethod
     def wave_by_insertion(cls, parts: int, every_us: int, lifetime_us: int, style: Style = "rebuild") -> Layout:
@@ -98,7 +98,7 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """As in the source: Rebuild4x4, NoRebuild2x2chr, R-ins16, D-exp9."""
+        """The name used in Golab 2006: Rebuild4x4, NoRebuild2x2chr, R-ins16, D-exp9."""
         if self.order == "chronological" and 1 in (self.insertion_parts, self.expiration_parts):
             kind = "ins" if self.expiration_parts == 1 else "exp"
             return f"{'R' if self.style == 'rebuild' else 'D'}-{kind}{self.parts}"
@@ -125,13 +125,12 @@ class Layout:
         return numbers
 
     def touched(self, now: int, before: int | None = None) -> frozenset[int]:
-        """What an update at `now` may change, where the last one was `before` (None: one slot ago).
+        """The sub-indices that an update at `now` may change after one at `before` (None: one slot ago).
 
-        Rows inserted and rows that expire in the slots since then, rows older than that aside.
+        Only rows that are inserted or expire in the slots since then are considered.
         """
         last = self.slot(now)
         first = last if before is None else min(self.slot(before) + 1, last)
-        # More slots than classes times their length visit every class.
         rows = self._classes(first, last, self.insertion_parts)
         columns = self._classes(first, last, self.expiration_parts)
         return frozenset(
@@ -142,7 +141,7 @@ class Layout:
         )
 
     def _span(self, parts: int) -> int:
-        """Consecutive slots that are of one class."""
+        """Number of consecutive slots of one class."""
         if self.order == "round_robin":
             return 1
         slots = -(-self.lifetime_us // self.every_us)

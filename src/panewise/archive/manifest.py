@@ -1,16 +1,16 @@
-"""What a version of an archive is: one small JSON file that names the Parquet files of all sub-indices.
+"""A version of an archive: one small JSON file, the manifest, names the Parquet files of all sub-indices.
 
     archive/
       LOCK                             held by the process that writes (local folders)
       manifests/00000012.json          version 12: schema, key, layout, the last update, files and their ranges of time
-      data/00000012-I03-7f3a9c01.parquet   written for version 12, sub-index 3; versions after it may still name it
+      data/00000012-I03-7f3a9c01.parquet   written for version 12, sub-index 3; later versions may name it too
 
-A file is written once and never changed. A commit writes new files, brings them to the disk, and publishes the next
-manifest; that is the instant at which the version exists. So readers of version N never see anything of version N + 1,
-and a crash leaves at worst files that no manifest names, which the next writer removes.
+A file is written once and never changed. A commit writes new files, syncs them, and publishes the next manifest; then
+the version exists. Readers of version N never see anything of version N + 1. A crash leaves at worst files that no
+manifest names, which the next writer removes.
 
-An old version goes when it was superseded longer than a grace period ago and no snapshot of this process holds it:
-first its manifest, then the files that no other manifest names.
+An old version is removed when it has been superseded for longer than the grace period and no snapshot of this process
+holds it: first its manifest, then the files that no other manifest names.
 
 A manifest ends in a checksum of itself. Cost: O(number of files) a commit, some 300 bytes each.
 """
@@ -38,7 +38,7 @@ FORMAT_VERSION = 1
 MANIFESTS = "manifests"
 DATA = "data"
 _NAME = re.compile(rf"{MANIFESTS}/(\d{{8,}})\.json")
-# What an update writes before its manifest is published. Nothing else is ever removed as a leftover.
+# The files that an update writes before its manifest is published. Only such files are removed as leftovers.
 _DATA_FILE = re.compile(rf"{DATA}/(\d{{8,}})-I\d{{2,}}-[0-9a-f]{{8}}\.parquet")
 _UNPUBLISHED = re.compile(rf"{MANIFESTS}/(\d{{8,}})\.json{re.escape(UNFINISHED)}")
 _TYPE = re.compile(r"(\w+)(?:\((\d+), (\d+)\))?")
@@ -50,14 +50,14 @@ class FileEntry:
 
     name: str
     sub_index: int
-    generation: int  # of the layout that placed its rows
+    generation: int  # generation of the layout that placed its rows
     rows: int
     bytes: int
     inserted_min: int
     inserted_max: int
     expires_min: int
     expires_max: int
-    # The footer says where everything is; pages have checksums of their own.
+    # The checksum covers the footer, which locates all pages; pages have their own checksums.
     footer_bytes: int
     footer_checksum: int
 
@@ -71,21 +71,21 @@ FILE_ENTRY = Record(
 
 @dataclass(frozen=True)
 class Manifest:
-    """One version."""
+    """The description of one version."""
 
     version: int
-    update: int  # the number of the last update that is in it; 0 before the first
-    now_us: int | None  # the instant of that update: rows that expired by then are gone
+    update: int  # number of the last update in this version; 0 before the first
+    now_us: int | None  # instant of that update; rows that expired by then are gone
     committed_at: float  # seconds since the epoch, by the writer's clock
     schema: Schema
     key: tuple[str, ...]
     layout: Layout
-    generation: int  # of the layout; files of an earlier one are still to be moved
+    generation: int  # generation of the layout; files of an earlier one must still be moved
     files: tuple[FileEntry, ...]
 
     @property
     def moving(self) -> bool:
-        """Whether a migration has begun and not ended."""
+        """Whether a migration has begun and is not complete."""
         return any(file.generation != self.generation for file in self.files)
 
     @property
@@ -110,12 +110,12 @@ def manifest_name(version: int) -> str:
 
 
 def new_data_name(version: int, sub_index: int) -> str:
-    """A name that no file has, for rows of a sub-index."""
+    """A new unique name for a data file of a sub-index."""
     return f"{DATA}/{version:08d}-I{sub_index:02d}-{secrets.token_hex(4)}.parquet"
 
 
 def _version_of(name: str) -> int | None:
-    """The version that a file was written for; None where the name is not one that an archive gives."""
+    """The version for which a file was written; None if the name is not one of an archive's own."""
     match = _DATA_FILE.fullmatch(name) or _UNPUBLISHED.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -127,12 +127,12 @@ def _checksum(fields: Mapping[str, Any]) -> int:
 def _type(text: str) -> DataType:
     match = _TYPE.fullmatch(text)
     if match is None or match[1] not in TYPE_NAMES:
-        raise ValueError(f"'{text}' is no type")
+        raise ValueError(f"'{text}' is not a type")
     return DataType(match[1], int(match[2] or 0), int(match[3] or 0))
 
 
 def decoded(data: bytes, name: str, where: str) -> Manifest:
-    """ArchiveError where the bytes are not a whole manifest of this format."""
+    """The manifest in some bytes. ArchiveError if they are not a complete manifest of this format."""
     hint = "`open(..., version=...)` reads an older version, as long as it is kept"
     try:
         fields = json.loads(data)
@@ -163,13 +163,13 @@ def decoded(data: bytes, name: str, where: str) -> Manifest:
 
 
 class Manifests:
-    """The versions that a storage holds."""
+    """The versions of an archive in a storage."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
     def versions(self) -> list[int]:
-        """In order; empty where there is no archive."""
+        """The numbers of all versions, in order; empty if there is no archive."""
         with explained("list the versions", self.storage.where):
             names = self.storage.names(MANIFESTS)
         return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
@@ -182,12 +182,12 @@ class Manifests:
         if manifest.version != version:
             raise ArchiveError(
                 f"the manifest '{name}' of the archive '{self.storage.where}' is that of version {manifest.version}",
-                hint="somebody has copied or renamed it: remove it",
+                hint="it was copied or renamed: remove it",
             )
         return manifest
 
     def publish(self, manifest: Manifest) -> None:
-        """Makes a version; ArchiveError where another writer has made one since."""
+        """Publishes a version. ArchiveError if another writer has published one in the meantime."""
         versions = self.versions()
         if versions and versions[-1] >= manifest.version:
             raise ArchiveError(
@@ -206,10 +206,10 @@ class Manifests:
             )
 
     def leftovers(self, kept: Iterable[Manifest]) -> list[str]:
-        """Files with names of our own making that no version names: what an update that did not end has left.
+        """Files with an archive's own names that no version uses: the leftovers of interrupted updates.
 
-        Such an update wrote for the version after the newest. Without a lock, files for that one may be those of a
-        writer at work, and are not among them.
+        Such an update wrote for the version after the newest. Without a lock another writer may be writing files for
+        that version, so they are not included.
         """
         kept = list(kept)
         named = {file.name for manifest in kept for file in manifest.files}
@@ -221,7 +221,7 @@ class Manifests:
         return [name for name, version in versions.items() if version is not None and version <= last]
 
     def load_all(self) -> dict[int, Manifest]:
-        """Every version that is there; one that goes while they are read is left out."""
+        """All versions, without those that are removed during the call."""
         found: dict[int, Manifest] = {}
         for version in self.versions():
             try:

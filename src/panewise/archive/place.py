@@ -1,9 +1,9 @@
-"""Where a new archive may be made: in a folder that is empty, or not there, and lies in no other archive.
+"""Checks the folder of a new archive: it must be empty or not exist, and must not lie inside another archive.
 
-A folder with anything in it is refused, because an archive removes files of old versions and must not meet files of
-others, nor an archive that somebody keeps further down. What a creation that did not end has left is no obstacle: the
-lock, the two folders without data, a first manifest that did not get its name. A folder without manifests that holds
-data files is refused too: the manifests were lost, and those files are all that is left of an archive.
+A folder with other contents is refused, because an archive removes files of old versions and must not meet foreign
+files, or an archive further down. The leftovers of an interrupted creation are accepted: the lock, the two folders
+without data, a first manifest that was not renamed yet. A folder with data files but without manifests is refused: the
+manifests were lost, and the files are all that is left of an archive.
 
 Nothing is written or removed here. Cost: one listing of the folder, and of `manifests` in every folder above it.
 """
@@ -17,11 +17,11 @@ from panewise.archive.manifest import DATA, FORMAT, MANIFESTS, Manifests, manife
 from panewise.archive.storage import LOCK, UNFINISHED, Storage, making
 from panewise.errors import ArchiveError
 
-_SHOWN = 3  # names in a message
+_SHOWN = 3  # most names in a message
 
 
 def check_new_place(storage: Storage) -> None:
-    """ArchiveError where no archive may be made in this folder."""
+    """ArchiveError if no archive may be made in this folder."""
     for folder in storage.above():
         if is_archive(folder):
             raise ArchiveError(
@@ -40,17 +40,17 @@ def check_new_place(storage: Storage) -> None:
 
 
 def is_archive(storage: Storage) -> bool:
-    """Whether a folder holds a manifest; a folder that cannot be read is taken for none."""
+    """Whether a folder holds an archive's manifest; False if it cannot be read."""
     try:
         versions = Manifests(storage).versions()
-        # Any program may call a file `20261116.json`; its text says whose it is.
+        # Other programs may name a file `20261116.json` too, so its text is checked.
         return bool(versions) and FORMAT.encode() in storage.read(manifest_name(versions[-1]))[:200]
     except (OSError, ArchiveError, pa.ArrowException):
         return False
 
 
 def _foreign(storage: Storage) -> list[str]:
-    """What an unfinished creation cannot have left."""
+    """The contents of a folder that are not leftovers of an interrupted creation."""
     own_folders = {MANIFESTS: [manifest_name(1) + UNFINISHED], DATA: []}
     found = []
     for name, info in storage.entries("").items():

@@ -1,7 +1,7 @@
-"""When files of old versions go: after a grace period, not while a snapshot of this process holds them.
+"""Removes files of old versions: after a grace period, and when no snapshot of this process holds the version.
 
-A version is superseded when the next one was committed. First its manifest goes, then the files that no version names
-any more. What cannot be removed stays, and is tried again; it is never a reason for an update to fail.
+A version is superseded when the next one is committed. Its manifest is removed first, then the files that no version
+names any more. A file that cannot be removed is tried again later, and never makes an update fail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panewise.errors import ArchiveError
 
 
 class Retention:
-    """Knows all versions that are there, from `take_stock` on; used by the one writer."""
+    """Knows all versions on disk after `take_stock`. Used by the writer only."""
 
     def __init__(self, manifests: Manifests, pins: Pins, grace_s: float) -> None:
         self._manifests = manifests
@@ -26,13 +26,13 @@ class Retention:
         self._unremoved: set[str] = set()
 
     def take_stock(self) -> None:
-        """Reads the versions, and removes what an update that did not end has left."""
+        """Reads the versions, and removes the leftovers of interrupted updates."""
         self._unremoved.clear()
         try:
             self._kept = self._manifests.load_all()
             self._unremoved.update(self._manifests.leftovers(self._kept.values()))
         except ArchiveError:
-            # A manifest is damaged or cannot be read: which files are in use is not known, so none is removed.
+            # With an unreadable manifest it is not known which files are in use, so none is removed.
             self._kept = {}
             return
         self._remove_files()
@@ -43,7 +43,7 @@ class Retention:
             self.remove_obsolete()
 
     def remove_obsolete(self) -> None:
-        """Old versions past their grace that nobody holds, and their files."""
+        """Removes old versions past their grace period that no snapshot holds, and their files."""
         now = time.time()
         versions = sorted(self._kept)
         for version, following in itertools.pairwise(versions):

@@ -1,8 +1,8 @@
-"""One version of an archive, to ask as often as one likes: every answer is of the same committed version.
+"""One version of an archive: all reads of a snapshot see the same committed version.
 
-A snapshot *pins* its version: no writer of this process removes its files before the snapshot is closed. Writers of
-other processes know nothing of it and keep superseded versions for a grace period; past that a read may meet a vanished
-file and raises `VanishedFile`. `Archive.probe` and the others then ask the newest version instead.
+A snapshot *pins* its version: writers of this process do not remove its files until the snapshot is closed. Writers in
+other processes do not know of it, and remove superseded versions after the grace period. Then a read may find that a
+file is gone, and raises `VanishedFile`. The reads of `Archive` itself then use the newest version instead.
 """
 
 from __future__ import annotations
@@ -35,14 +35,18 @@ from panewise.temporal import format_instant, instant_us
 
 
 class Pins:
-    """Which versions of an archive the snapshots of this process hold."""
+    """The versions of an archive that snapshots of this process hold."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
         self._held: Counter[int] = Counter()
 
+    def forked(self) -> None:
+        """Called in a forked child: replaces the lock, which a thread that does not exist here may hold."""
+        self.turn = threading.RLock()
+
     def pin(self, newest: Callable[[], int]) -> int:
-        """Pins what `newest` gives; no version goes in between."""
+        """Pins the version that `newest` returns. No version is removed in between."""
         with self.turn:
             version = newest()
             self._held[version] += 1
@@ -61,14 +65,14 @@ _PINS_TURN = threading.Lock()
 
 
 def pins_of(where: str) -> Pins:
-    """The pins of an archive, the same for all that have it open in this process."""
+    """The pins of an archive, shared by all objects that have it open in this process."""
     with _PINS_TURN:
         return _PINS.setdefault(where, Pins())
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What an answer reads: sub-indices, files, and row groups that their minima and maxima do not rule out."""
+    """What a read touches: sub-indices, files, and row groups that their minima and maxima do not rule out."""
 
     sub_indices: int
     files: int
@@ -76,7 +80,7 @@ class Touched:
 
 
 class Snapshot:
-    """Opened by `Archive.snapshot()`; a context manager."""
+    """One version, opened by `Archive.snapshot()`; a context manager."""
 
     def __init__(self, manifest: Manifest, files: SubIndexFiles, release: Callable[[], None]) -> None:
         self.manifest = manifest
@@ -101,7 +105,7 @@ class Snapshot:
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """All Parquet files of this version; other tools read these."""
+        """All Parquet files of this version, which other tools can read."""
         return self.manifest.files
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -116,27 +120,28 @@ class Snapshot:
         return self._answer(self._key.between(low, high), **options)
 
     def scan(self, **options: Any) -> Any:
-        """All rows that are held, as an Arrow table in no particular order, or those that the options leave:
+        """An Arrow table of the rows, in no particular order. Options:
 
-        - `at`: an instant; rows with `inserted <= at < expires`. Not before the last update: what expired is gone
-        - `inserted`, `expires`: pairs of instants, both included, None for an open end
-        - `where`: any Arrow expression over the columns
-        - `columns`: names; all columns unless given
-        - `each`: called with every batch that is read, before the next one is; what it raises ends the read
+        - `at`: an instant; only rows with `inserted <= at < expires`. Not before the last update, since rows that
+          expired before it are gone
+        - `inserted`, `expires`: only rows within a pair of instants, both included, None for an open end
+        - `where`: an Arrow expression over the columns
+        - `columns`: names of columns; all unless given
+        - `each`: called with every batch before the next one is read; if it raises, the read ends
         """
         return self._answer(ANY_KEY, **options)
 
     def batches(self, condition: Any = None, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """All rows by files, so that no more than a file of them is in memory."""
+        """The rows in batches, file by file, so that at most one file is in memory."""
         for file in self.manifest.files:
             yield from self._files.read([file], all_of([condition, self._unexpired([file])]), columns).to_batches()
 
     def sought(self, keys: Sequence[Any] | None = None, between: tuple[Any, Any] = (None, None)) -> KeySought:
-        """What `probe` asks of the key, or `range`; anything where neither is given, as `scan` does."""
+        """The condition on the key of `probe(keys)` or `range(between)`; without either no condition, as in `scan`."""
         return self._key.between(*between) if keys is None else self._key.equal_to(keys)
 
     def touched(self, sought: KeySought = ANY_KEY, **options: Any) -> Touched:
-        """How much of the archive an answer touches; the options are those of `scan`. Reads footers, and no rows."""
+        """How much of the archive a read touches; options as for `scan`. Reads footers, but no rows."""
         files, condition = self._planned(sought.condition, **options)
         groups = self._files.row_groups(files, condition, sought.spans)
         met = [file for file, count in zip(files, groups, strict=True) if count]
@@ -163,7 +168,7 @@ class Snapshot:
         where: Any = None,
         columns: Sequence[str] | None = None,
     ) -> tuple[list[FileEntry], Any]:
-        """The files that may hold what is asked for, and what is asked of each of their rows."""
+        """The files that may have matching rows, and the condition on their rows."""
         self._check(at, columns, where)
         files = [file for file in self.manifest.files if may_hold(file, at, inserted, expires)]
         conditions = [
@@ -177,7 +182,7 @@ class Snapshot:
         return files, all_of(conditions)
 
     def _unexpired(self, files: Sequence[FileEntry]) -> Any:
-        """Rows that expired by the last update are gone, wherever they still lie."""
+        """The condition that hides rows which expired by the last update but are still in these files."""
         now = self.manifest.now_us
         if now is None or all(file.expires_min > now for file in files):
             return None
@@ -188,7 +193,7 @@ class Snapshot:
         if at is not None and now is not None and instant_us(at) < now:
             raise NotHeldError(
                 f"rows that expired by {format_instant(now)} are gone, so {format_instant(instant_us(at))} is not held",
-                hint="an archive answers for its last update and later; ask without `at` for all rows that are held",
+                hint="`at` must not be before the last update; leave it out to read all rows that are held",
             )
         known = [*self.manifest.schema.names, INSERTED, EXPIRES]
         for name in columns or ():
@@ -205,7 +210,7 @@ class Snapshot:
 
 
 def may_hold(file: FileEntry, at: Instant | None, inserted: Span, expires: Span) -> bool:
-    """Whether a file's ranges of time meet those that are asked for."""
+    """Whether a file may have rows in these ranges of time."""
     asked = [
         (inserted[0], inserted[1], file.inserted_min, file.inserted_max),
         (expires[0], expires[1], file.expires_min, file.expires_max),

@@ -1,4 +1,4 @@
-"""What a query asks of an archive, as one Arrow expression: it prunes row groups by their ranges, then filters rows."""
+"""Conditions of reads as Arrow expressions, which prune row groups by their ranges and then filter rows."""
 
 from __future__ import annotations
 
@@ -24,37 +24,38 @@ TIME = pa.timestamp("us", tz="UTC")
 Instant = int | str | datetime
 Span = tuple[Instant | None, Instant | None]
 
-_ALTERNATIVES_MAX = 32  # row groups are pruned by each of so many values, past it by the range of all
-_TUPLES_MAX = 1_000  # Arrow plans a condition of as many alternatives in quadratic time and by recursion
+_ALTERNATIVES_MAX = 32  # With more values than this, row groups are pruned by the range of all values only.
+_TUPLES_MAX = 1_000  # Arrow plans alternatives recursively and in quadratic time.
 
 
 def moment(instant: Instant) -> Any:
     try:
         return pa.scalar(instant_us(instant), pa.int64()).cast(TIME)
     except OverflowError:
-        raise ArchiveError(f"{instant} is no instant", hint="microseconds since 1970 have 64 bits") from None
+        raise ArchiveError(f"{instant} is not a valid instant", hint="microseconds since 1970 have 64 bits") from None
 
 
 def visible_at(instant: Instant) -> Any:
-    """Rows whose life covers an instant: `inserted <= t < expires`."""
+    """Rows that are alive at an instant: `inserted <= t < expires`."""
     return (pc.field(INSERTED) <= moment(instant)) & (pc.field(EXPIRES) > moment(instant))
 
 
 def within(column: str, span: Span) -> Any:
-    """Between two instants, both included; None leaves an end open."""
+    """Rows whose column lies between two instants, both included; None leaves an end open."""
     low, high = (None if end is None else moment(end) for end in span)
     return _between(column, low, high)
 
 
 def all_of(conditions: Sequence[Any]) -> Any:
-    """None where there is no condition."""
+    """The conjunction of the conditions that are not None; None if there is none."""
     given = [condition for condition in conditions if condition is not None]
     return reduce(and_, given) if given else None
 
 
 @dataclass(frozen=True)
 class KeySought:
-    """What is asked of the key: of every row, and of the first column alone, for the directories (None: anything)."""
+    """A condition on the key: as an expression for rows, and as ranges of the first key column for the directories.
+    None: no condition."""
 
     condition: Any = None
     spans: Sequence[KeySpan] | None = None
@@ -64,14 +65,14 @@ ANY_KEY = KeySought()
 
 
 class KeyColumns:
-    """The key of an archive: conditions on its columns."""
+    """Makes conditions on the key columns of an archive."""
 
     def __init__(self, schema: Schema, key: tuple[str, ...]) -> None:
         types = {column.name: column.type for column in schema}
         self.columns = [(name, types[name].to_arrow()) for name in key]
 
     def equal_to(self, keys: Sequence[Any]) -> KeySought:
-        """One of the keys: a value each, or a tuple of as many values as the key has columns; None finds NULL."""
+        """Rows with one of the keys. A key is a value, or a tuple with a value for each key column; None finds NULL."""
         condition = self._one_of(keys)
         first = [key[0] if isinstance(key, tuple) else key for key in keys]
         if None in first:
@@ -91,12 +92,12 @@ class KeyColumns:
             return of_each
         if len(tuples) > _TUPLES_MAX:
             raise ArchiveError(
-                f"{len(tuples)} keys of several columns are too many at once", hint=f"ask for at most {_TUPLES_MAX}"
+                f"{len(tuples)} keys of several columns are too many for one read", hint=f"at most {_TUPLES_MAX} keys"
             )
         return of_each & reduce(or_, map(self._same_tuple, tuples))
 
     def _value_of(self, number: int, values: Sequence[Any]) -> Any:
-        """A column of the key has one of the values."""
+        """Rows with one of the values in a key column."""
         column, kind = self.columns[number]
         known = [self._scalar(value, number) for value in values if value is not None]
         nulls = [pc.field(column).is_null()] if len(known) < len(values) else []
@@ -105,12 +106,12 @@ class KeyColumns:
         listed = pa.array(known, kind)
         ends = pc.min_max(listed)
         if pa.types.is_floating(kind) and pc.any(pc.equal(listed, 0)).as_py():
-            # Zeros of both signs are equal, and have different hashes.
+            # `isin` hashes, and the two zeros are equal but have different hashes.
             listed = pa.concat_arrays([listed, pa.array([0.0, -0.0], kind)])
         return reduce(or_, [pc.field(column).isin(listed) & _between(column, ends["min"], ends["max"]), *nulls])
 
     def between(self, low: Any, high: Any) -> KeySought:
-        """The first column of the key between two values, both included; None leaves an end open."""
+        """Rows whose first key column is between two values, both included; None leaves an end open."""
         if low is None and high is None:
             return ANY_KEY
         least, greatest = (None if value is None else self._scalar(value, 0) for value in (low, high))
@@ -120,7 +121,7 @@ class KeyColumns:
     def _checked(self, key: Any) -> tuple[Any, ...]:
         if not isinstance(key, tuple) or len(key) != len(self.columns):
             names = ", ".join(name for name, _ in self.columns)
-            raise ArchiveError(f"{key!r} is no key of this archive", hint=f"give a tuple of values for ({names})")
+            raise ArchiveError(f"{key!r} is not a key of this archive", hint=f"give a tuple of values for ({names})")
         return key
 
     def _same_tuple(self, key: tuple[Any, ...]) -> Any:
@@ -135,7 +136,7 @@ class KeyColumns:
                 return pa.scalar(value, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             pass
-        raise ArchiveError(f"{value!r} is no value of the key column '{name}', which is {kind}")
+        raise ArchiveError(f"{value!r} is not a value of the key column '{name}', which is {kind}")
 
 
 def _between(column: str, low: Any, high: Any) -> Any:
@@ -144,5 +145,5 @@ def _between(column: str, low: Any, high: Any) -> Any:
 
 
 def _comparable(scalar: Any) -> Any:
-    """As the directories have it: an instant as its number."""
+    """The value as in the key directories: an instant is a number."""
     return scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()

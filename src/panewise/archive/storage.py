@@ -1,15 +1,15 @@
-"""The file operations that an archive stands on: a folder on a local disk or below a prefix of an object store.
+"""The file operations of archives: in a folder on a local disk or below a prefix of an object store.
 
-What each kind promises:
+What each kind guarantees:
 
     kind                      written file            published manifest                    one writer
     local folder              on the disk (fsync)     rename, then fsync of the folder      a lock held by the process
-    s3, gcs, abfs, mock       when the write ends     one small object: there or not there  a check of the version
+    s3, gcs, abfs, mock       when the write ends     one small object, written whole       a check of the version
     any other of Arrow        when the write ends     a rename, as good as the system's     a check of the version
 
-Arrow's file systems have no conditional write. Two writers of one archive on an object store are therefore *found* (the
-later one meets a version that it did not write, before or after its own) and not prevented: give an archive there one
-writer. What an update that did not end has left there is removed once its version has been made by another one.
+Arrow's file systems have no conditional write. Two writers of one archive on an object store are therefore *detected*
+and not prevented (the later one finds a version that it did not write): give an archive there one writer. The leftovers
+of an interrupted update there are removed once another update has made its version.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ import pyarrow.fs as pafs
 from panewise.errors import ArchiveError
 from panewise.state.durable_files import FileSystem, write_all
 
-WHOLE_OBJECTS = ("s3", "gcs", "abfs", "mock")  # a write that does not end leaves nothing that can be read
+WHOLE_OBJECTS = ("s3", "gcs", "abfs", "mock")  # An interrupted write leaves nothing that can be read.
 UNFINISHED = ".unfinished"
 LOCK = "LOCK"
 
 
 class VanishedFile(ArchiveError):
-    """A file of a version is gone: it was removed with its version, or by somebody else."""
+    """A file of a version is gone: it was removed with its version, or from outside."""
 
 
 class Storage:
     """A folder of any of Arrow's file systems."""
 
-    exclusive = False  # whether `lock` keeps other writers away
+    exclusive = False  # whether `lock` excludes other writers
 
     def __init__(self, filesystem: Any, root: str) -> None:
         self.filesystem = filesystem
@@ -47,25 +47,25 @@ class Storage:
 
     @property
     def where(self) -> str:
-        """For messages, and as the name of the folder within this process."""
+        """The name of the folder, for messages and as its identity within this process."""
         return f"{self.filesystem.type_name}:{self.root}"
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
 
     def names(self, folder: str) -> dict[str, int]:
-        """The files of a folder, each with its size; empty where there is no such folder."""
+        """The files of a folder, each with its size; empty if there is no such folder."""
         found = self.entries(folder).items()
         return {name: info.size for name, info in found if info.type == pafs.FileType.File}
 
     def entries(self, folder: str) -> dict[str, Any]:
-        """What lies directly in a folder, of any kind; "" is the archive's own. Empty where there is no such folder."""
+        """All entries of a folder, of any kind; "" is the archive's own folder. Empty if there is no such folder."""
         selector = pafs.FileSelector(self.path(folder).rstrip("/"), allow_not_found=True)
         before = f"{folder}/" if folder else ""
         return {f"{before}{info.base_name}": info for info in self.filesystem.get_file_info(selector)}
 
     def is_link(self, name: str) -> bool:
-        """Whether a name stands for a place elsewhere."""
+        """Whether a name is a symbolic link."""
         return False
 
     def above(self) -> Iterator[Storage]:
@@ -80,7 +80,7 @@ class Storage:
             return bytes(file.read())
 
     def read_end(self, name: str, size: int) -> tuple[int, bytes]:
-        """The size of a file and as many of its last bytes."""
+        """The size of a file, and its last `size` bytes."""
         with self.filesystem.open_input_file(self.path(name)) as file:
             whole = file.size()
             return whole, bytes(file.read_at(min(size, whole), max(0, whole - size)))
@@ -89,15 +89,15 @@ class Storage:
         self.filesystem.create_dir(self.path(folder), recursive=True)
 
     def write(self, name: str, data: pa.Buffer) -> None:
-        """A new file; it need not survive a loss of power before `settle`."""
+        """Writes a new file. It need not survive a loss of power before `settle`."""
         with self.filesystem.open_output_stream(self.path(name), compression=None) as file:
             file.write(data)
 
     def settle(self, folder: str) -> None:
-        """Returns when the names that were made in a folder are there to stay."""
+        """Returns when all new names in a folder are durable."""
 
     def publish(self, name: str, data: pa.Buffer) -> None:
-        """A small file that is there as a whole or not at all."""
+        """Writes a small file atomically."""
         if self.filesystem.type_name in WHOLE_OBJECTS:
             self.write(name, data)
         else:
@@ -105,26 +105,26 @@ class Storage:
             self.filesystem.move(self.path(name + UNFINISHED), self.path(name))
 
     def remove(self, name: str) -> None:
-        """A file that is gone already is no error."""
+        """Removes a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self.path(name))
 
     def lock(self) -> Callable[[], None] | None:
-        """Takes the right to write where there is such a thing: how to give it back, or None where another has it."""
+        """Takes the writer's lock, if this storage has locks. Returns how to release it; None if another has it."""
         return lambda: None
 
     def lock_file(self) -> tuple[int, int] | None:
-        """Which file a lock is taken on: another one where the folder was removed and made anew."""
+        """The identity of the lock file. It changes if the folder is removed and made again."""
         return None
 
 
 class LocalStorage(Storage):
-    """A folder on this machine; every change is brought to the disk before the next one that needs it."""
+    """A folder on this machine; every change is synced before a later change that relies on it."""
 
     exclusive = True
 
     def __init__(self, root: Path, files: FileSystem | None = None) -> None:
-        # One name for a folder, by whichever way it was reached: the snapshots of a process are known by it.
+        # Every folder has one name, whatever path leads to it, because pins are found by this name.
         super().__init__(pafs.LocalFileSystem(), _resolved(root))
         self._files = files if files is not None else FileSystem()
 
@@ -174,16 +174,16 @@ class LocalStorage(Storage):
 
 
 def _check_written_out(path: str) -> None:
-    """`~` is the shell's, which has not seen this path; a folder that is there and called so is no mistake."""
+    """Refuses `~`, which only a shell expands, unless a folder has this name."""
     if path.startswith("~") and not Path(path).exists():
         raise ArchiveError(
-            f"'{path}' begins with '~', which stands for no folder here",
-            hint=f"write the path of the home folder in full, or './{path}' where its name begins so",
+            f"'{path}' begins with '~', which is not expanded here",
+            hint=f"write the path of the home folder in full, or './{path}' if the name begins with '~'",
         )
 
 
 def _resolved(path: Path) -> str:
-    """Without links; whatever else is wrong with it, the operation that fails says."""
+    """The path without links. ArchiveError if links form a cycle; other errors show in later operations."""
     resolved = os.path.realpath(path)
     try:
         Path(resolved).stat()
@@ -191,14 +191,14 @@ def _resolved(path: Path) -> str:
         if problem.errno == errno.ELOOP:
             raise ArchiveError(
                 f"'{path}' cannot be used: a symbolic link in it leads back to itself",
-                hint="name a folder that is reached without that link",
+                hint="name a folder without that link in its path",
             ) from problem
     return resolved
 
 
 def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
     """A local path, a URI of Arrow (`s3://bucket/prefix`, `gs://...`, `file:///...`), or a path of a file system."""
-    if not str(where).strip():  # it would be the folder that the process happens to be in
+    if not str(where).strip():  # An empty path would be the current folder of the process.
         raise ArchiveError("an archive needs a folder of its own", hint="a path, or a URI such as s3://bucket/folder")
     if filesystem is None and isinstance(where, str) and "://" in where:
         try:
@@ -213,19 +213,19 @@ def storage_at(where: str | Path, filesystem: Any = None) -> Storage:
         storage: Storage = LocalStorage(Path(where))
     else:
         storage = Storage(filesystem, str(where))
-    if not storage.root.strip("/"):  # the root of everything, which is nobody's own
+    if not storage.root.strip("/"):  # the root of the file system
         raise ArchiveError("an archive needs a folder of its own", hint="a path, or a URI such as s3://bucket/folder")
     return storage
 
 
 def lock(storage: Storage) -> Callable[[], None]:
-    """Takes the right to write: how to give it back, or ArchiveError where another has it."""
+    """Takes the writer's lock. Returns how to release it; ArchiveError if another has it."""
     with explained("take the lock", storage.where):
         unlock = storage.lock()
     if unlock is None:
         raise ArchiveError(
             f"the archive '{storage.where}' is being written by another process, or twice by this one",
-            hint="an archive has one writer: close the other engine, or drop the archive there, or name another path",
+            hint="an archive has one writer: close the other engine, drop the archive there, or name another path",
         )
     return unlock
 
@@ -241,16 +241,16 @@ def locked(storage: Storage) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(doing: str, where: str) -> Iterator[None]:
-    """What a system or Arrow says, as an ArchiveError that says what was done, where, and what helps."""
+    """Turns errors of the system and of Arrow into an ArchiveError with the operation, the place and a hint."""
     try:
         yield
     except FileNotFoundError as problem:
         raise VanishedFile(
             f"cannot {doing} of the archive '{where}': {problem}",
-            hint="with its version, if there is a newer one: open the archive again; or somebody else removed it",
+            hint="if there is a newer version, open the archive again; otherwise the file was removed from outside",
         ) from problem
     except pa.ArrowException as problem:
-        # A file that is no Parquet file, or one with damaged pages.
+        # The file is not a Parquet file, or has damaged pages.
         raise ArchiveError(f"cannot {doing} of the archive '{where}': {problem}", hint=_DAMAGED) from problem
     except OSError as problem:
         known = problem.errno is not None
@@ -263,7 +263,7 @@ def explained(doing: str, where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def making(where: str) -> Iterator[None]:
-    """Of an archive that is not there yet: why it cannot be made, as an ArchiveError."""
+    """Turns errors while an archive is made into an ArchiveError."""
     try:
         yield
     except (OSError, pa.ArrowException) as problem:
@@ -273,10 +273,10 @@ def making(where: str) -> Iterator[None]:
             name = getattr(problem, "filename", None)
             told = f"'{name}' is a file" if name else "that, or a part of it, is a file"
         elif number == errno.ENOENT:
-            told = "the system makes no folders there"
+            told = "the system does not allow new folders there"
         raise ArchiveError(
             f"no archive can be made in '{where}': {told}",
-            hint="name a folder that can be made and written, or one that is there and empty",
+            hint="name a folder that can be made and written, or an existing empty one",
         ) from problem
 
 

@@ -1,14 +1,13 @@
-"""The files of a sub-index: Parquet, sorted by key, then by expiration; the row's columns, `_inserted`, `_expires`.
+"""The Parquet files of a sub-index: the row's columns, `_inserted` and `_expires`, sorted by key, then by expiration.
 
-*Rebuild* keeps one file: all rows of a key lie together. *NoRebuild* keeps a few runs, one per update that brought
-rows, until there are more than `RUNS_MAX`. Both are the same kind of file: row groups of whole keys with minima and
-maxima of keys and times in the footer (`key_directory`), page indices, checksums of pages, and a bloom filter of the
-key where this pyarrow writes one, for tools that use it.
+*Rebuild* keeps one file, in which all rows of a key lie together. *NoRebuild* keeps up to `RUNS_MAX` runs, one for each
+update that brought rows. The format is the same: row groups of whole keys with minima and maxima of keys and times in
+the footer (`key_directory`), page indices, checksums of pages, and a bloom filter of the key if this pyarrow writes
+one, for tools that use it.
 
-Invariant: a file is written whole, once, under a name of its own; its entry in the manifest has its size, its rows, its
-ranges of time and the checksum of its footer, so that a file that is cut, changed or foreign is noticed when it is
-opened and not answered from. Cost: O(rows log rows) to write, O(log row groups) a file to plan a probe, O(row groups)
-to plan any other read.
+Invariant: a file is written once, under a unique name. Its entry in the manifest has its size, rows, ranges of time and
+the checksum of its footer, so that a truncated, changed or foreign file is detected when it is opened. Cost:
+O(rows log rows) to write, O(log row groups) a file to plan a probe, O(row groups) to plan any other read.
 
 Source: Golab 2006, section 4.3.1 (Rebuild, NoRebuild) and figure 4.3.
 """
@@ -42,7 +41,7 @@ _HAS_BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.write_table)
 
 
 def stored_schema(schema: Schema) -> Any:
-    """Arrow's schema of the files."""
+    """The Arrow schema of the files."""
     own = [pa.field(column.name, column.type.to_arrow()) for column in schema]
     return pa.schema([*own, pa.field(INSERTED, TIME, nullable=False), pa.field(EXPIRES, TIME, nullable=False)])
 
@@ -51,25 +50,25 @@ def sorted_rows(rows: Any, key: Sequence[str]) -> Any:
     try:
         return rows.sort_by([(name, "ascending") for name in (*key, EXPIRES, INSERTED)])
     except pa.ArrowInvalid as problem:
-        # Arrow's texts of one column end at 2 GiB.
+        # The strings of an Arrow column are limited to 2 GiB.
         raise ArchiveError(
-            f"{rows.num_rows} rows of a sub-index are too many to be sorted: {problem}",
+            f"the {rows.num_rows} rows of a sub-index cannot be sorted: {problem}",
             hint="migrate to a layout with more sub-indices, or update more often",
         ) from problem
 
 
 def encoded(rows: Any, key: Sequence[str]) -> pa.Buffer:
-    """The bytes of a Parquet file; the rows are sorted already."""
+    """The bytes of a Parquet file of these rows, which must be sorted."""
     ends = row_group_ends(rows, key)
     starts = [0, *ends[:-1]]
     largest = max(end - start for start, end in zip(starts, ends, strict=True))
     fields = rows.schema
-    # Minima of long texts would make the footer, which every reader loads, as large as the data.
+    # Minima of long strings would make the footer, which every reader loads, as large as the data.
     described = [f.name for f in fields if f.name in key or not pa.types.is_string(f.type)]
-    # Arrow leaves NaN out of minima and maxima; to tools that have NaN above all numbers they would be wrong.
+    # Arrow's minima and maxima ignore NaN, which is wrong for tools that order NaN above all numbers.
     described = [name for name in described if not _has_nan(rows[name])]
     options: dict[str, Any] = {}
-    # Zeros of both signs are equal, and have different hashes.
+    # The two zeros are equal but have different hashes.
     unhashed = (pa.types.is_boolean, pa.types.is_floating)
     filtered = [name for name in key if not any(of_type(fields.field(name).type) for of_type in unhashed)]
     if _HAS_BLOOM_FILTERS and filtered:
@@ -93,7 +92,7 @@ def encoded(rows: Any, key: Sequence[str]) -> pa.Buffer:
 
 
 def _repeats(column: Any) -> bool:
-    """Whether a dictionary of its values is shorter than they are; of most instants and many texts it is not."""
+    """Whether a dictionary of the values is worth it, from a sample. It is not for most instants and many strings."""
     sample = column.slice(0, 1_024)
     return len(sample.unique()) * 2 <= len(sample)
 
@@ -103,7 +102,7 @@ def _has_nan(column: Any) -> bool:
 
 
 class SubIndexFiles:
-    """Writes and opens the files of an archive; keeps the footers of those in use. May be used by several threads."""
+    """Writes and opens the files of an archive, and caches the footers of those in use. Thread-safe."""
 
     def __init__(self, storage: Storage, schema: Schema, key: tuple[str, ...]) -> None:
         self.schema = stored_schema(schema)
@@ -113,13 +112,13 @@ class SubIndexFiles:
         self._turn = threading.Lock()
 
     def write(self, rows: Any, sub_index: int, generation: int, version: int) -> FileEntry:
-        """A new file of rows that are sorted."""
-        assert rows.num_rows, "an empty file is no file"
+        """Writes a new file of sorted rows."""
+        assert rows.num_rows, "a file has at least one row"
         data = encoded(rows, self.key)
         name = new_data_name(version, sub_index)
         with explained(f"write '{name}'", self._storage.where):
             self._storage.write(name, data)
-        # A Parquet file ends in its footer, the footer's length and a mark of four bytes.
+        # A Parquet file ends with its footer, the footer's length and four magic bytes.
         footer_bytes = int.from_bytes(data[-8:-4].to_pybytes(), "little") + 8
         inserted, expires = (pc.min_max(rows[column].cast(pa.int64())) for column in (INSERTED, EXPIRES))
         return FileEntry(
@@ -136,9 +135,9 @@ class SubIndexFiles:
         keys: Sequence[KeySpan] | None = None,
         each: Callable[[pa.RecordBatch], None] | None = None,
     ) -> Any:
-        """The rows of files, of each in its order; `keys` is what the condition asks of the first column of the key.
+        """The rows of files, each file's rows in order. `keys`: the condition's ranges of the first key column.
 
-        `each` is called with every batch, before the next one is read; what it raises ends the read.
+        `each` is called with every batch before the next one is read; if it raises, the read ends.
         """
         fragments = [part for part in (self._part(file, keys) for file in files) if part is not None]
         dataset = ds.FileSystemDataset(fragments, self.schema, _FORMAT, self._storage.filesystem)
@@ -157,23 +156,23 @@ class SubIndexFiles:
     def row_groups(
         self, files: Sequence[FileEntry], condition: Any = None, keys: Sequence[KeySpan] | None = None
     ) -> list[int]:
-        """How many row groups of each file are read for a condition."""
+        """The number of row groups of each file that a condition reads."""
         parts = [self._part(file, keys) for file in files]
         return [0 if part is None else len(part.split_by_row_group(condition, schema=self.schema)) for part in parts]
 
     def read_alive(self, files: Sequence[FileEntry], now: int) -> Any:
-        """The rows of files that have not expired at `now`."""
+        """The rows of these files that have not expired at `now`."""
         expired = any(file.expires_min <= now for file in files)
         return self.read(files, pc.field(EXPIRES) > moment(now) if expired else None)
 
     def forget_all_but(self, files: Iterable[FileEntry]) -> None:
-        """Drops footers of files that are no longer of any use."""
+        """Drops the cached footers of all other files."""
         kept = {file.name for file in files}
         with self._turn:
             self._opened = {name: opened for name, opened in self._opened.items() if name in kept}
 
     def _part(self, file: FileEntry, keys: Sequence[KeySpan] | None) -> Any:
-        """What of a file may hold keys; None where nothing does."""
+        """The part of a file that may have the keys; None if there is none."""
         fragment, directory = self._fragment(file)
         if keys is None or directory is None:
             return fragment
@@ -181,7 +180,7 @@ class SubIndexFiles:
         return fragment.subset(row_group_ids=groups) if groups else None
 
     def _fragment(self, file: FileEntry) -> tuple[Any, KeyDirectory | None]:
-        """The opened file, known to be the one that was written."""
+        """The opened file, whose footer has been checked."""
         opened = self._opened.get(file.name)
         if opened is None:
             self.check_footer(file)
@@ -194,16 +193,16 @@ class SubIndexFiles:
         return opened
 
     def check_footer(self, file: FileEntry) -> None:
-        """ArchiveError where the file on the disk is not the one that the manifest names."""
+        """ArchiveError if the file on disk is not the one that the manifest describes."""
         with explained(f"read '{file.name}'", self._storage.where):
             size, footer = self._storage.read_end(file.name, file.footer_bytes)
         if size != file.bytes:
-            problem = f"it has {size} bytes and not {file.bytes}"
+            problem = f"it has {size} bytes instead of {file.bytes}"
         elif zlib.crc32(footer) != file.footer_checksum:
             problem = "its footer is not the one that was written"
         else:
             return
         raise ArchiveError(
             f"the file '{file.name}' of the archive '{self._storage.where}' is damaged or foreign: {problem}",
-            hint="bring the file back from a copy, or read an older version with `open(..., version=...)`",
+            hint="restore the file from a copy, or read an older version with `open(..., version=...)`",
         )

@@ -1,4 +1,4 @@
-"""Rows as an update takes them: the columns of the archive, and when each was inserted and expires."""
+"""Checks the rows of an update: the columns of the archive, and when each row was inserted and expires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN, INSTANT_NEVER, format_in
 
 
 def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:
-    """The schema and the key of a new archive; takes Arrow's schema too."""
+    """The schema and key of a new archive, checked; an Arrow schema is converted."""
     if not isinstance(schema, Schema):
         columns = []
         for field in schema:
@@ -27,14 +27,14 @@ def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple
         schema = Schema(tuple(columns))
     taken = [name for name in schema.names if name in _ARROWS_OWN]
     if taken:
-        raise ArchiveError(f"column '{taken[0]}' has a name that Arrow gives to a file it reads", hint="rename it")
+        raise ArchiveError(f"the name of column '{taken[0]}' is reserved by Arrow", hint="rename the column")
     names = [name.lower() for name in schema.names]
     for name in names:
         if name in (INSERTED, EXPIRES) or names.count(name) > 1:
-            raise ArchiveError(f"an archive cannot have two columns '{name}'", hint="two are always there: " + _OWN)
+            raise ArchiveError(f"an archive cannot have two columns '{name}'", hint=f"it always has {_OWN}")
     keys = (key,) if isinstance(key, str) else tuple(key)
     if not keys:
-        raise ArchiveError("an archive has a key", hint="name one or more of its columns: " + ", ".join(schema.names))
+        raise ArchiveError("an archive needs a key", hint="name one or more of its columns: " + ", ".join(schema.names))
     for name in keys:
         if name not in schema.names or keys.count(name) > 1:
             raise ArchiveError(f"'{name}' cannot be in the key", hint=did_you_mean(name, schema.names))
@@ -42,10 +42,10 @@ def checked_schema(schema: Any, key: str | list[str] | tuple[str, ...]) -> tuple
 
 
 def checked_rows(rows: Any, stored: Any) -> Any:
-    """A table with exactly the columns of the files; ArchiveError where the rows do not fit."""
+    """The rows as a table with exactly the columns of the files. ArchiveError if they do not fit."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not isinstance(table, pa.Table):
-        raise ArchiveError(f"rows come as an Arrow table or batch, not as {type(rows).__name__}")
+        raise ArchiveError(f"rows must be an Arrow table or batch, not {type(rows).__name__}")
     missing = [name for name in stored.names if name not in table.column_names]
     surplus = [name for name in table.column_names if name not in stored.names]
     if missing or surplus or table.num_columns != len(stored):
@@ -66,9 +66,9 @@ _ARROWS_OWN = ("__fragment_index", "__batch_index", "__last_in_fragment", "__fil
 
 
 def _converted(column: Any, kind: Any) -> Any:
-    # Integers are microseconds; zones are only a way of showing an instant.
+    # Integers are microseconds. A time zone only affects how an instant is shown.
     if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
-        if column.type.unit == "ns":  # parts of a microsecond go, before 1970 as after it
+        if column.type.unit == "ns":  # Rounds down, also before 1970.
             column = pc.floor_temporal(column.cast(pa.timestamp("ns")), unit="microsecond")
         return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(kind)
     return column.cast(kind)
@@ -88,6 +88,6 @@ def _check_lives(table: Any) -> None:
         inserted, expires = (row[name].cast(pa.int64())[0].as_py() for name in (INSERTED, EXPIRES))
         raise ArchiveError(
             f"a row inserted at {format_instant(inserted)} expires at {format_instant(expires)}: {row.to_pylist()}",
-            hint="a row is seen from `inserted` up to, not including, `expires`",
+            hint="a row is visible from `inserted` up to, but not including, `expires`",
         )
     assert table.schema.field(INSERTED).type == TIME

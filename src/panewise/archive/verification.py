@@ -1,4 +1,4 @@
-"""Whether a version is what its manifest says: every file read, every row where it belongs."""
+"""Verifies a version against its manifest: reads every file, and checks that every row is in the right sub-index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from panewise.errors import ArchiveError
 
 @dataclass(frozen=True)
 class Verification:
-    """Nothing is wrong where there are no problems."""
+    """The result of a verification; the version is sound if there are no problems."""
 
     version: int
     files: int
@@ -34,8 +34,8 @@ class Verification:
 def verified(manifest: Manifest, files: SubIndexFiles, newest: Callable[[], Manifest]) -> Verification:
     """Reads every file of a version once, one at a time.
 
-    A writer of another process may make versions meanwhile and remove files: those that the newest version does not
-    name either are left out.
+    A writer in another process may make versions meanwhile and remove files. A removed file is ignored if the newest
+    version does not name it either.
     """
     problems, gone, rows = [], 0, 0
     for file in manifest.files:
@@ -56,7 +56,7 @@ def verified(manifest: Manifest, files: SubIndexFiles, newest: Callable[[], Mani
 def _wrong(manifest: Manifest, file: FileEntry, table: Any) -> list[str]:
     found = []
     if table.num_rows != file.rows:
-        return [f"{table.num_rows} rows and not {file.rows}"]
+        return [f"it has {table.num_rows} rows instead of {file.rows}"]
     times = {name: table[name].cast(pa.int64()).to_numpy() for name in (INSERTED, EXPIRES)}
     ranges = [(int(values.min()), int(values.max())) for values in times.values()]
     if ranges != [(file.inserted_min, file.inserted_max), (file.expires_min, file.expires_max)]:
@@ -66,14 +66,14 @@ def _wrong(manifest: Manifest, file: FileEntry, table: Any) -> list[str]:
     if file.generation == manifest.generation:
         places = manifest.layout.places(times[INSERTED], times[EXPIRES])
         if not np.all(places == file.sub_index):
-            found.append(f"it holds rows of other sub-indices than {file.sub_index}")
+            found.append(f"it has rows that do not belong to sub-index {file.sub_index}")
     return found
 
 
 def _is_sorted(table: Any, key: tuple[str, ...]) -> bool:
     columns = [*key, EXPIRES, INSERTED]
     own = table.select(columns)
-    # Rows that tie in all of these may stand in any order.
+    # Rows with equal values in all of these may have any order.
     return all(
         pc.all(_same(own[name], ordered)).as_py()
         for name, ordered in zip(columns, sorted_rows(own, key).columns, strict=True)
@@ -81,7 +81,7 @@ def _is_sorted(table: Any, key: tuple[str, ...]) -> bool:
 
 
 def _same(left: Any, right: Any) -> Any:
-    """Equal, where NULL equals NULL and NaN equals NaN."""
+    """Where the values are equal; NULL equals NULL, and NaN equals NaN."""
     equal = pc.fill_null(pc.equal(left, right), False)
     both_null = pc.and_(pc.is_null(left, nan_is_null=True), pc.is_null(right, nan_is_null=True))
     return pc.or_(equal, both_null)

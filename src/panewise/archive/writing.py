@@ -1,11 +1,11 @@
-"""What an update, a merge or a migration makes of the files of a version: the files of the next one.
+"""Writes the files of the next version for an update, a merge or a migration.
 
-Rebuild reads every sub-index that gains or loses rows and writes it as one file. NoRebuild writes new rows as a run and
-rewrites only the runs that hold expired rows, as one, since they are read and written anyway; more than `RUNS_MAX` of
-them become one. A file of which every row has expired goes unread. Nothing here is visible before the next manifest is
-published.
+Rebuild reads every sub-index that gains or loses rows and writes it as one file. NoRebuild writes new rows as a run. It
+rewrites only the runs with expired rows, as a single file, since they are read and written anyway; and all of a
+sub-index that would have more than `RUNS_MAX` runs. A file whose rows have all expired is dropped unread. Nothing is
+visible before the next manifest is published.
 
-Files of an earlier layout (of a migration that has not ended) lose expired rows like all others, and gain none.
+Files of an earlier layout, in a migration that is not complete, lose expired rows like all others, and gain none.
 
 Cost of an update in a steady state: Rebuild reads and writes G + E - 1 sub-indices, NoRebuild G and the new rows.
 """
@@ -27,15 +27,15 @@ from panewise.archive.sub_index import RUNS_MAX, SubIndexFiles, sorted_rows
 
 @dataclass
 class Written:
-    """The files of the next version, and what it took."""
+    """The files of the next version, the sub-indices touched, and the bytes written."""
 
     files: list[FileEntry] = field(default_factory=list)
-    touched: set[int] = field(default_factory=set)  # sub-indices of the present layout that changed
+    touched: set[int] = field(default_factory=set)  # changed sub-indices of the current layout
     bytes: int = 0
 
 
 def by_sub_index(files: Sequence[FileEntry]) -> dict[tuple[int, int], list[FileEntry]]:
-    """Files by (generation, sub-index), those of a sub-index in the order in which they were written."""
+    """Files by (generation, sub-index), within a sub-index in the order in which they were written."""
     groups: dict[tuple[int, int], list[FileEntry]] = {}
     for file in files:
         groups.setdefault((file.generation, file.sub_index), []).append(file)
@@ -62,7 +62,7 @@ class NextVersion:
         self._base = base
 
     def updated(self, now: int, rows: Any) -> Written:
-        """With new rows, none of which has expired, and without those that have expired at `now`."""
+        """Adds new rows, none of which has expired at `now`, and drops the rows that have."""
         base, written = self._base, Written()
         new: Mapping[int, Any] = dict(placed(rows, base.layout))
         groups = by_sub_index(base.files)
@@ -84,7 +84,7 @@ class NextVersion:
         return written
 
     def merged(self, number: int) -> Written:
-        """With all files of a sub-index as one, without expired rows."""
+        """Merges all files of a sub-index into one, without expired rows."""
         base, written = self._base, Written()
         own = [file for file in base.files if (file.generation, file.sub_index) == (base.generation, number)]
         written.files += [file for file in base.files if file not in own]
@@ -93,7 +93,7 @@ class NextVersion:
         return written
 
     def moved(self, generation: int, number: int) -> Written:
-        """With the rows of a sub-index of an earlier layout in those of the present one, as runs."""
+        """Moves the rows of a sub-index of an earlier layout to the current layout, as runs."""
         base, written = self._base, Written()
         own = [file for file in base.files if (file.generation, file.sub_index) == (generation, number)]
         written.files += [file for file in base.files if file not in own]
@@ -105,14 +105,14 @@ class NextVersion:
         return written
 
     def _alive(self, files: Sequence[FileEntry], now: int | None) -> Any:
-        """None where nothing is left."""
+        """The rows of these files that have not expired; None if there is no file with such rows."""
         left = [file for file in files if now is None or file.expires_max > now]
         if not left:
             return None
         return self._files.read(left) if now is None else self._files.read_alive(left, now)
 
     def _add(self, written: Written, number: int, generation: int, parts: Sequence[Any]) -> None:
-        """One new file of all parts that there are."""
+        """Writes one new file of all parts that have rows."""
         given = [part for part in parts if part is not None and part.num_rows]
         if given:
             rows = sorted_rows(pa.concat_tables(given), self._files.key)

@@ -1,8 +1,8 @@
-"""The right to write an archive: of one object in one process, where a lock is possible; readers need none.
+"""The right to write an archive: only one object in one process has it, if the storage has locks. Readers need none.
 
-It ends with `give_back`, with the process, and with this object: whoever forgets to close an archive must not keep
-others from it for as long as the process lives. A forked child has none, and does not end that of its parent. Where
-the folder was removed and perhaps made anew, what is held is a lock on a file that is gone, and the right is `lost`.
+It ends with `give_back`, with the process, and when this object is garbage collected, so that an archive that was not
+closed does not stay locked. A forked child does not have the right, and does not end that of its parent. If the folder
+was removed, and perhaps made again, the lock is on a file that is gone, and the right is `lost`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panewise.errors import ArchiveError
 
 
 class WritingRight:
-    """Used by one thread at a time."""
+    """The right to write, for use by one thread at a time."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -26,7 +26,7 @@ class WritingRight:
 
     @property
     def is_of_parent(self) -> bool:
-        """Whether this is a forked child of the process that made it."""
+        """Whether this process is a forked child of the process that made this object."""
         return self._process != os.getpid()
 
     @property
@@ -47,13 +47,13 @@ class WritingRight:
             )
 
     def take(self) -> None:
-        """ArchiveError where another has it."""
+        """Takes the right. ArchiveError if another has it."""
         assert not self.held
         self._unlock = weakref.finalize(self, lock(self._storage))
         self._lock_file = self._storage.lock_file()
 
     def give_back(self) -> None:
-        """It may have been given back before."""
+        """Releases the right, if it is held."""
         unlock, self._unlock = self._unlock, None
         if unlock is not None:
             unlock()

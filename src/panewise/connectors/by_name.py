@@ -1,4 +1,4 @@
-"""Connectors by name."""
+"""Finds, checks and opens connectors by name."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ SOURCES: dict[str, Callable[[StreamDefinition], Source]] = {
 }
 SINKS = ("parquet", "json", "console")
 
-# Connectors that only Spark brings.
+# Connectors that only Spark has.
 SPARK_ONLY = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "rate", "socket")
-DATAFRAME = "dataframe"  # of streams that a pipeline was given as DataFrames
+DATAFRAME = "dataframe"  # connector of streams that are passed to a pipeline as DataFrames
 SPARK_SINKS = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "postgresql")
-SPARK_OPTIONS = ("max_files_per_trigger",)  # of sources that the engine has too
+SPARK_OPTIONS = ("max_files_per_trigger",)  # options that Spark adds to sources that the engine has too
 
 
 def open_source(stream: StreamDefinition) -> Source | None:
-    """The source of a stream, its options checked; None for a stream without a connector, which is pushed to."""
+    """The source of a stream, with its options checked. None for a stream without a connector: rows are pushed."""
     name = written_option(stream.options, "connector")
     if name is None:
         read_options(f"stream '{stream.name}'", stream.options, STREAM_OPTIONS)
@@ -41,9 +41,9 @@ def open_source(stream: StreamDefinition) -> Source | None:
 
 
 def check_source(stream: StreamDefinition) -> None:
-    """ConnectorError where a connector does not exist, or an option of one that is known here; opens nothing.
+    """Raises ConnectorError for an unknown connector, or a wrong option of a known one. Opens nothing.
 
-    A connector or an option that only Spark has passes: the engine says so when it would read.
+    Connectors and options that only Spark has are accepted; the engine refuses them when it opens the source.
     """
     name, owner = written_option(stream.options, "connector"), f"stream '{stream.name}'"
     connector = None if name is None else str(name).lower()
@@ -56,7 +56,7 @@ def check_source(stream: StreamDefinition) -> None:
 
 
 def check_sink(sink: SinkDefinition) -> None:
-    """The same of a sink."""
+    """Raises ConnectorError for an unknown connector of a sink, or a wrong option. Opens nothing."""
     name = written_option(sink.options, "connector")
     if name is not None and str(name).lower() in SPARK_SINKS:
         return
@@ -65,7 +65,7 @@ def check_sink(sink: SinkDefinition) -> None:
 
 
 def open_sink(sink: SinkDefinition, print_table: PrintTable) -> Sink:
-    """The sink, its options checked; `print_table(title, table, rows)` is what a console sink prints with."""
+    """The sink, with its options checked. A console sink prints with `print_table(title, table, rows)`."""
     match _sink_connector(sink):
         case "parquet":
             return ParquetSink(sink)
@@ -76,7 +76,7 @@ def open_sink(sink: SinkDefinition, print_table: PrintTable) -> Sink:
 
 
 def open_numbered_sink(sink: SinkDefinition, print_table: PrintTable, keep: Path | None) -> NumberedSink:
-    """The same for who has numbers of rows. `keep`: the folder, if there is one, in which it outlives the process."""
+    """The sink for a caller that numbers its rows. `keep`: the durable folder for the sink's state, if any."""
     if keep is None:
         return CountedSink(open_sink(sink, print_table))
     match _sink_connector(sink):
@@ -85,7 +85,7 @@ def open_numbered_sink(sink: SinkDefinition, print_table: PrintTable, keep: Path
         case "json":
             return NumberedJson(sink, keep)
         case _:
-            # What was printed stays printed: after a fault rows may be shown again.
+            # Printed rows cannot be taken back, so after a fault rows may be printed again.
             return CountedSink(ConsoleSink(sink, print_table))
 
 

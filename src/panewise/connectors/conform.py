@@ -1,9 +1,8 @@
-"""A batch as a file holds it, to a stream's columns and types, without judging single rows.
+"""Converts a batch read from a file to a stream's columns and types, without judging single rows.
 
-Columns are found by name in any case and ordered as declared. A column whose values do not all convert is handed on
-unconverted: whether one bad row fails its batch or is set aside is the stream's `on_bad_row`, and the engine's to say.
-What is judged here is what no row can repair: a column that is not there at all. Cost: one pass per column that is
-not already of its type.
+Columns are found by name in any case, and ordered as declared. If some values of a column do not convert, the column is
+passed on unconverted: the engine decides by the stream's `on_bad_row` whether a bad row fails its batch or is skipped.
+An error is raised only for a missing column. Cost: one pass per column that is not yet of its type.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def matching_names(found: Iterable[str], schema: Schema, place: str) -> list[str]:
-    """For each column of the schema, its name in the file; ConnectorError where there is none."""
+    """The name in the file of each column of the schema. Raises ConnectorError if a column is missing."""
     spelled = {name.lower(): name for name in reversed(list(found))}
     names = []
     for column in schema:
@@ -38,7 +37,7 @@ def matching_names(found: Iterable[str], schema: Schema, place: str) -> list[str
 
 
 def conform(batch: pa.RecordBatch, schema: Schema, place: str, epoch: str | None = None) -> pa.RecordBatch:
-    """The batch with the schema's columns, each converted where all its values convert."""
+    """The batch with the schema's columns. A column is converted if all its values convert."""
     import pyarrow as pa
 
     names = matching_names(batch.schema.names, schema, place)
@@ -50,7 +49,7 @@ def conform(batch: pa.RecordBatch, schema: Schema, place: str, epoch: str | None
 
 
 def converted(values: pa.Array, wanted: DataType, epoch: str | None = None) -> pa.Array:
-    """The values in the wanted type, or unchanged where one of them does not convert."""
+    """The values in the wanted type, or unchanged if one of them does not convert."""
     import pyarrow as pa
 
     target = wanted.to_arrow()
@@ -60,14 +59,14 @@ def converted(values: pa.Array, wanted: DataType, epoch: str | None = None) -> p
         parts = [converted(part, wanted, epoch) for part, _ in parts_of(values)]
         return put_together(values, parts) if all(part.type == target for part in parts) else values
     if pa.types.is_dictionary(values.type) and values.type.value_type == target:
-        return values  # the engine reads dictionaries as they are, and faster
+        return values  # the engine reads dictionaries directly, which is faster
     if not _related(values.type, wanted):
         return values
     try:
         if wanted == TIMESTAMP:
             return _instants(values, epoch)
         if wanted.name == "DECIMAL" and pa.types.is_integer(values.type):
-            # Arrow wants room for every value of the integer's type, and only then looks at those that are there.
+            # Arrow first requires a precision that holds every value of the integer type, whatever the values are.
             return values.cast(pa.decimal128(38, wanted.scale)).cast(target)
         if wanted.name == "FLOAT":
             return _narrowed(values, target)
@@ -77,7 +76,7 @@ def converted(values: pa.Array, wanted: DataType, epoch: str | None = None) -> p
 
 
 def _narrowed(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """As 32-bit floats; unchanged where a number is too large, of which Arrow would make an infinity."""
+    """The values as 32-bit floats. Unchanged if a number is too large: Arrow would turn it into an infinity."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -89,18 +88,18 @@ def _narrowed(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def is_mixed(type_: pa.DataType) -> bool:
-    """Whether it is that of a column whose values are of several types: a dense union."""
+    """Whether a column of this type has values of several types, that is, whether it is a dense union."""
     import pyarrow as pa
 
     return bool(pa.types.is_union(type_)) and type_.mode == "dense"
 
 
 def references_of(values: pa.Array) -> list[tuple[pa.Array, pa.Array, Ints]]:
-    """Of a union: each child that is referred to, the places in it that are, and at which rows."""
+    """For each child of a union that is referred to: the child, the places in it, and the rows that refer to them."""
     import numpy as np
     import pyarrow as pa
 
-    # The properties of a slice of a union are those of the whole one.
+    # The properties of a slice of a union describe the whole union, so its buffers are read instead.
     _, codes, offsets, *_ = values.buffers()
     here = slice(values.offset, values.offset + len(values))
     code_of, offset_of = np.frombuffer(codes, np.int8)[here], np.frombuffer(offsets, np.int32)[here]
@@ -113,12 +112,12 @@ def references_of(values: pa.Array) -> list[tuple[pa.Array, pa.Array, Ints]]:
 
 
 def parts_of(values: pa.Array) -> list[tuple[pa.Array, Ints]]:
-    """Of a union: the values of each child, and at which rows they are."""
+    """For each child of a union that is referred to: its values and their rows."""
     return [(child.take(places), rows) for child, places, rows in references_of(values)]
 
 
 def put_together(values: pa.Array, parts: list[pa.Array]) -> pa.Array:
-    """Parts of a union, which are of one type now, in the order of its rows."""
+    """Joins parts of a union, now all of one type, in the order of the union's rows."""
     import numpy as np
     import pyarrow as pa
 
@@ -131,7 +130,7 @@ def put_together(values: pa.Array, parts: list[pa.Array]) -> pa.Array:
 
 
 def _related(found: pa.DataType, wanted: DataType) -> bool:
-    """Whether values of a type may stand for another: texts are read, numbers stay numbers, nothing becomes a text."""
+    """Whether a conversion is allowed: texts are parsed, numbers stay numbers, nothing becomes a text."""
     import pyarrow as pa
 
     types = pa.types
@@ -147,7 +146,7 @@ def _related(found: pa.DataType, wanted: DataType) -> bool:
 
 
 def _instants(values: pa.Array, epoch: str | None) -> pa.Array:
-    """Texts, dates, numbers and timestamps of any unit as UTC microseconds; finer parts are floored."""
+    """Texts, dates, numbers and timestamps of any unit as UTC microseconds. Nanoseconds are floored."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -158,7 +157,7 @@ def _instants(values: pa.Array, epoch: str | None) -> pa.Array:
         values = _parsed(values) if epoch is None else _counted_or_parsed(values, epoch)
     elif types.is_integer(values.type) or types.is_floating(values.type) or types.is_decimal(values.type):
         if epoch is None:
-            return values  # a number alone does not say what it counts
+            return values  # without an epoch, a number has no unit
         values = _counted(values, epoch)
     if types.is_timestamp(values.type) and values.type.unit == "ns":
         values = pc.floor_temporal(values, unit="microsecond")
@@ -166,7 +165,7 @@ def _instants(values: pa.Array, epoch: str | None) -> pa.Array:
 
 
 def _parsed(values: pa.Array) -> pa.Array:
-    """ISO texts; without a zone they are UTC."""
+    """Instants of ISO texts. A text without a zone is UTC."""
     import pyarrow as pa
 
     for unit in ("us", "ns"):
@@ -179,7 +178,7 @@ def _parsed(values: pa.Array) -> pa.Array:
 
 
 def _counted_or_parsed(values: pa.Array, epoch: str) -> pa.Array:
-    """Texts of numbers, of whole ones with all their digits, or ISO texts."""
+    """Instants of texts that are all whole numbers, all numbers, or all ISO texts."""
     import pyarrow as pa
 
     for number in (pa.int64(), pa.float64()):
@@ -197,7 +196,7 @@ def _counted(values: pa.Array, epoch: str) -> pa.Array:
     unit = EPOCH_UNITS[epoch]
     if not pa.types.is_integer(values.type):
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[unit]
-        # Rounded, not floored: 0.1 s as a double lies a little beside 100,000 us.
+        # Rounded, not floored, because 0.1 s as a double is not exactly 100,000 us.
         values = pc.round(pc.multiply(values.cast(pa.float64()), 1_000_000 / per_second)).cast(pa.int64())
         unit = "us"
     return values.cast(pa.int64()).cast(pa.timestamp(unit))

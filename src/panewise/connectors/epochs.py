@@ -1,26 +1,26 @@
-"""What a number in a TIMESTAMP column counts since 1970.
+"""The unit of numbers in a TIMESTAMP column, which count time since 1970.
 
-The option `epoch` of a stream says it. Without the option a number of a file or a frame is no instant, and an integer
-in a row given as a dict counts microseconds. Seconds and milliseconds of our time, read as microseconds, lie in the
-first weeks of 1970: `are_misread` finds those. Times that people make up begin at 0 or the like, or are round numbers,
-and are taken.
+The option `epoch` of a stream sets it. Without the option, a number in a file or a frame is not an instant, and an
+integer in a row passed as a dict counts microseconds. Present-day times in seconds or milliseconds, misread as
+microseconds, lie in the first weeks of 1970; `are_misread` detects them. Made-up times, which begin near 0 or are round
+numbers, are accepted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Values of the option `epoch`, with the names of Arrow's units.
+# The values of the option `epoch`, with Arrow's names for the units.
 EPOCH_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
 _SECONDS_FIRST, _SECONDS_LAST = 1_000_000_000, 4_100_000_000  # 2001 to 2099
-# Microseconds that are a multiple of this are made up, where they could also be that unit.
+# A number that could be in this unit, but is a multiple of this value, counts as made-up microseconds.
 _ROUND = {"seconds": 1_000, "milliseconds": 1_000_000}
 MISREAD_LEAST, MISREAD_MOST = _SECONDS_FIRST, _SECONDS_LAST * 1_000
 
 
 def unit_of(number: float) -> str | None:
-    """The unit in which a number is an instant from 2001 to 2099.
+    """The unit in which a number is an instant from 2001 to 2099, or None.
 
     >>> unit_of(1767605400), unit_of(1767605400123), unit_of(17)
     ('seconds', 'milliseconds', None)
@@ -32,7 +32,7 @@ def unit_of(number: float) -> str | None:
 
 
 def are_misread(numbers: Iterable[int]) -> bool:
-    """Whether integers that would be read as microseconds count seconds or milliseconds.
+    """Whether integers that would be read as microseconds probably count seconds or milliseconds.
 
     >>> are_misread([1767605400]), are_misread([1_000_000_000]), are_misread([1767605400, 0])
     (True, False, False)
@@ -47,14 +47,14 @@ def are_misread(numbers: Iterable[int]) -> bool:
 
 
 def is_made_up(number: int) -> bool:
-    """Whether microseconds lie before 2001, and where neither seconds nor milliseconds of our time would be."""
+    """Whether a number is made-up: before 2001 in microseconds, and outside 2001 to 2099 in every other unit."""
     return number < _SECONDS_FIRST * 1_000_000 and unit_of(number) is None
 
 
 def advice(column: str, shown: str, of: str, *, has_connector: bool) -> str | None:
-    """What to write where a number stands in a TIMESTAMP column, as it was shown; None where it is no number.
+    """How to declare the unit of a number found in a TIMESTAMP column, or None if `shown` is not a number.
 
-    `of`: the stream or table that is created, with its kind and as CQL writes it.
+    `of`: the stream or table, such as "STREAM trades", as CQL writes it.
     """
     try:
         number = float(shown.strip("'\""))

@@ -1,4 +1,4 @@
-"""Which files a path names: one file, a folder's files or a glob's, in name order."""
+"""The files that a path names: one file, the files of a folder, or the matches of a glob."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from panewise.errors import ConnectorError
 
-# By connector, the endings of names that are data in a folder.
+# By connector, the file name endings that count as data in a folder.
 ENDINGS = {"parquet": (".parquet",), "csv": (".csv", ".tsv", ".txt"), "json": (".json", ".jsonl", ".ndjson")}
 _COMPRESSED = ("", ".gz", ".bz2", ".zst", ".lz4")
 
 
 def files_of(path: str, endings: tuple[str, ...], owner: str) -> list[Path]:
-    """The files in name order; hidden ones and those that begin with `_` are not data, as in Spark.
+    """The files in name order. In a folder, at any depth, those with one of the endings count, compressed or not.
 
-    In a folder only names with one of the endings count (compressed or not), at any depth.
+    As in Spark, hidden files and files whose name begins with `_` are not data.
     """
     place = Path(path)
     if place.is_dir():

@@ -1,4 +1,4 @@
-"""The source `generator`: a trade stream made from a seed, for demonstrations and tests.
+"""The source `generator`: a trade stream generated from a seed, for demonstrations and tests.
 
 Columns `ts`, `symbol`, `price`, `size`. Symbols are drawn by a Zipf law, prices are a random walk per symbol, sizes are
 mostly round lots. The same options give the same rows, and a longer run begins with the rows of a shorter one. With
@@ -38,7 +38,7 @@ _NAMES = (
 
 
 class GeneratorSource:
-    """See the module; `rows` trades at `rate` per second of event time from `start` on."""
+    """Generates `rows` trades, `rate` per second of event time, from `start` on."""
 
     options = (
         *STREAM_OPTIONS,
@@ -76,7 +76,7 @@ class GeneratorSource:
         step = 2e-4 * float(np.sqrt(self._symbols * self._gap_us / SECOND))
         clock = float(self._start_us)
         for first in range(0, self._rows, BATCH_ROWS):
-            # Always a whole block of random numbers, so that `rows` only says where to stop.
+            # Draws a whole block of random numbers in any case, so that `rows` only determines where the stream ends.
             arrivals = clock + np.cumsum(random.exponential(self._gap_us, BATCH_ROWS))
             clock = float(arrivals[-1])
             symbols = np.searchsorted(popularity_sums, random.random(BATCH_ROWS), side="right")
@@ -102,7 +102,7 @@ def _symbol(number: int) -> str:
 
 
 def _walk(walks: np.ndarray, symbols: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's price after its symbol's step, in cents, and where every symbol's walk stands afterwards."""
+    """The price of each row after its symbol's step, rounded to cents, and the new state of every symbol's walk."""
     import numpy as np
 
     order = np.argsort(symbols, kind="stable")

@@ -1,8 +1,9 @@
-"""JSON objects to a stream's rows, wherever they come from: lines of a file, values of a message.
+"""Converts JSON objects to rows of a stream. They may be lines of a file or values of messages.
 
-A text that is no JSON object raises or, where the stream skips bad rows, becomes a row whose event time is that text,
-so that the engine counts it and sets it aside like every other bad row. A missing key is NULL, keys are found in any
-case, and keys that are no columns are ignored (`row_keys`). Cost: one `json.loads` per object and one pass per column.
+A text that is not a JSON object raises an error. If the stream skips bad rows, it becomes a row with the text in place
+of the event time, so that the engine counts and skips it like every other bad row. A missing key is NULL, keys are
+found in any case, and keys that are not columns are ignored (`row_keys`). Cost: one `json.loads` per object, one pass
+per column.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ Rows = list[Row]
 def decode_json(
     values: pa.Array, schema: Schema, timestamp: str, skip: bool, epoch: str | None = None, place: str = "the topic"
 ) -> list[pa.RecordBatch | Rows]:
-    """The rows that binary values hold: at most one batch, then the broken ones.
+    """The rows in binary values: at most one batch, then the broken rows.
 
-    A value that is NULL or empty is no row: topics that are compacted hold such values for keys that have gone.
+    A value that is NULL or empty is not a row: compacted topics have such values for deleted keys.
 
     >>> import pyarrow as pa
     >>> from panewise.schema import BIGINT, TIMESTAMP, Column
@@ -51,7 +52,10 @@ def decode_json(
 def parse_objects(
     texts: Sequence[bytes], skip: bool, unit: str, place: str, number_first: int
 ) -> tuple[Rows, list[str]]:
-    """The objects, and the texts that are none; without `skip` such a text raises, as `unit` number such of `place`."""
+    """The objects, and the texts that are not objects.
+
+    Without `skip`, such a text raises ConnectorError. The message names it by `unit`, its number and `place`.
+    """
     rows: Rows = []
     broken: list[str] = []
     for number, text in enumerate(texts, number_first):
@@ -60,14 +64,14 @@ def parse_objects(
         try:
             row = json.loads(text)
             if not isinstance(row, dict):
-                raise ValueError("it is no object in braces")
+                raise ValueError("it is not an object in braces")
             rows.append(row)
         except (ValueError, RecursionError) as error:
             shown = text.decode("utf-8", "replace")
             if not skip:
                 hint = str(error)
                 if text.lstrip().startswith(b"["):
-                    hint = f"each {unit} is one object in braces, and this begins an array: jq -c '.[]' takes it apart"
+                    hint = f"each {unit} is one object in braces, but this begins an array; jq -c '.[]' splits arrays"
                 raise ConnectorError(
                     f"{unit} {number} of {place} is not a JSON object: {shown[:80]}", hint=hint
                 ) from None
@@ -76,7 +80,7 @@ def parse_objects(
 
 
 def rows_batch(rows: Rows, schema: Schema, place: str, epoch: str | None) -> pa.RecordBatch:
-    """One Arrow batch; a column that mixes types and does not convert is a union, whose values are judged apart."""
+    """The rows as one Arrow batch. A column that mixes types and does not convert is a union."""
     import pyarrow as pa
 
     spelled = {key.lower(): key for row in rows for key in row}
@@ -87,7 +91,7 @@ def rows_batch(rows: Rows, schema: Schema, place: str, epoch: str | None) -> pa.
 
 
 def check_keys(rows: Rows, schema: Schema, timestamp: str, place: str) -> None:
-    """ConnectorError where no row has an event time, or where a key looks like a column that no row has.
+    """Raises ConnectorError if no row has an event time, or if a key looks like a misspelled column that no row has.
 
     Any other column that no row has is NULL.
     """
@@ -100,5 +104,5 @@ def check_keys(rows: Rows, schema: Schema, timestamp: str, place: str) -> None:
 
 
 def broken_rows(texts: list[str], timestamp: str, names: tuple[str, ...]) -> Rows:
-    """Rows that carry a text where the event time should be."""
+    """Rows with each text in place of the event time; all other columns are None."""
     return [{name: (shown if name == timestamp else None) for name in names} for shown in texts]

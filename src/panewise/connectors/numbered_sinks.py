@@ -1,17 +1,17 @@
-"""Sinks that take results by number, so that what is handed over again after a fault is there once.
+"""Sinks that take numbered results, so that results delivered again after a fault are stored once.
 
-A durable engine hands results over at least once: after a fault the same rows come again under the same number, perhaps
-with others behind them. Each sink here keeps, in a folder of the run, the last *points* at which a write ended, as
-(number of the next row, bytes of the file). A write begins at a point, cuts away what lies behind it, and becomes the
-next point when it is on the disk:
+A durable engine delivers results at least once: after a fault the same rows come again with the same numbers, perhaps
+followed by others. Each sink here keeps, in a folder of the run, the last *points* at which a write ended, as (number
+of the next row, bytes of the file). A write begins at a point and truncates the file to it. When the write is on disk,
+its end becomes the next point:
 
     rows     0 ......... 100 ........ 250 .... 300
-    points   (0, 0)   (100, 4 kB)  (250, 9 kB)   ^ killed here: the rows from 250 on come again, and the file is
-                                                   cut back to 9 kB first
+    points   (0, 0)   (100, 4 kB)  (250, 9 kB)   ^ killed here: the rows from 250 on come again, and the file is first
+                                                   truncated to 9 kB
 
-So whenever the process dies, a later run leaves in the sink what an undisturbed run does. Files are brought to the disk
-before a point is, and a point before the engine hears that the rows were taken: that also holds where the power goes.
-Cost: two syncs a write, and some bytes a point. How many part files there are is not part of the promise.
+So whenever the process dies, a later run produces the same content as an undisturbed run. Files are synced before their
+point is, and the point before the engine is told that the rows were taken, so this also holds for a power failure.
+Cost: two syncs a write, and some bytes a point. The number of part files may differ.
 """
 
 from __future__ import annotations
@@ -26,28 +26,36 @@ from urllib.parse import quote
 from panewise.catalog import SinkDefinition
 from panewise.connectors.options import read_options
 from panewise.connectors.part_files import parts_in, remove_parts
-from panewise.connectors.sinks import JsonSink, ParquetSink, Sink, check_parquet, json_lines, unwritable
+from panewise.connectors.sinks import (
+    JsonSink,
+    ParquetSink,
+    Sink,
+    already_there,
+    check_parquet,
+    json_lines,
+    unwritable,
+)
 from panewise.errors import ConnectorError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# More than a second of writes: what a loss of power may take back of the engine's own log.
+# Enough for more than a second of writes, because a power failure may lose the last second of the engine's own log.
 POINTS_KEPT = 100
 
 
 class NumberedSink(Protocol):
-    """Takes results with the number of the first of them among all results of the query."""
+    """Takes results together with the number of the first row among all results of the query."""
 
     @property
     def next(self) -> int | None:
-        """The number of the row that it expects; None where it takes any."""
+        """The number of the row that it expects next, or None if it accepts any number."""
 
     def begin(self, number: int) -> None:
-        """Rows from this number on are for it, where it has not begun already."""
+        """Starts the sink at this row number, unless it has started already."""
 
     def skip(self, number: int) -> None:
-        """The rows before this number will not come: somebody else has had them."""
+        """Expects this row number next: the rows before it were given to somebody else."""
 
     def write(self, table: pa.Table, first: int) -> None: ...
 
@@ -55,7 +63,7 @@ class NumberedSink(Protocol):
 
 
 class Points:
-    """Where writes of a sink have ended, in a file that is replaced as a whole."""
+    """The points at which writes of a sink ended, in a file that is replaced atomically."""
 
     def __init__(self, file: Path, sink: SinkDefinition, place: Path) -> None:
         self._file = file
@@ -66,8 +74,9 @@ class Points:
             self.content = json.loads(file.read_text(encoding="utf-8"))
             if self.content["place"] != str(place.absolute()):
                 raise ConnectorError(
-                    f"sink '{sink.name}' wrote to '{self.content['place']}' before, and now to '{place.absolute()}'",
-                    hint="put the path back, or begin anew with another path",
+                    f"sink '{sink.name}' wrote to '{self.content['place']}' before, but its path is now "
+                    f"'{place.absolute()}'",
+                    hint="restore the sink's path, or start a new run in another folder",
                 )
 
     @property
@@ -81,7 +90,7 @@ class Points:
             self.save()
 
     def size_at(self, number: int) -> int:
-        """The bytes that the sink had when it expected this row; the points behind it are given up."""
+        """The bytes that the sink had when it expected this row. Later points are dropped."""
         points = self.content["points"]
         for position in range(len(points) - 1, -1, -1):
             if points[position][0] == number:
@@ -89,11 +98,11 @@ class Points:
                 return int(points[position][1])
         raise ConnectorError(
             f"sink '{self._name}' expects row {self.next} of its query, and row {number} was handed over",
-            hint="its folder and that of the engine are not of one run",
+            hint="the folders of the sink and of the engine belong to different runs",
         )
 
     def skip(self, number: int) -> None:
-        """Row `number` comes behind what there is."""
+        """Expects row `number` next, at the current end of the file."""
         self.add(number, int(self.content["points"][-1][1]))
 
     def add(self, number: int, size: int) -> None:
@@ -106,12 +115,12 @@ class Points:
         unfinished = self._file.with_name(f".{self._file.name}")
         with unfinished.open("w", encoding="utf-8") as file:
             json.dump(self.content, file)
-            _to_disk(file.fileno())
-        _appears(unfinished, self._file)
+            _sync_to_disk(file.fileno())
+        _rename_synced(unfinished, self._file)
 
 
 class NumberedJson:
-    """Appends lines; what a fault left behind the last point is cut off before the next write."""
+    """Appends lines to a file. Before a write, the file is truncated to the last point."""
 
     def __init__(self, sink: SinkDefinition, keep: Path) -> None:
         values = read_options(f"sink '{sink.name}'", sink.options, JsonSink.options)
@@ -122,7 +131,7 @@ class NumberedJson:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._points.is_new:
                 if values["existing"] == "fail" and self._path.exists():
-                    raise _exists(self._path, sink)
+                    raise already_there(self._path, sink)
                 with self._path.open("wb" if values["existing"] == "replace" else "ab") as file:
                     self._points.content["begun_at"] = file.tell()
                 self._points.save()
@@ -144,14 +153,14 @@ class NumberedJson:
                 if file.seek(0, os.SEEK_END) < size:
                     raise ConnectorError(
                         f"'{self._path}' of sink '{self._sink.name}' is shorter than what was written to it",
-                        hint="put it back, or begin anew with another path",
+                        hint="restore the file, or start a new run in another folder",
                     )
                 file.truncate(size)
                 file.seek(size)
                 file.write("".join(json_lines(table)).encode())
                 size = file.tell()
                 file.flush()
-                _to_disk(file.fileno())
+                _sync_to_disk(file.fileno())
             self._points.add(first + table.num_rows, size)
         except OSError as error:
             raise unwritable(self._path, self._sink.name, error) from error
@@ -164,9 +173,9 @@ class NumberedJson:
 
 
 class NumberedParquet:
-    """A part file per write, named by its first row; a part that comes again replaces the one of its number.
+    """Writes a part file per write, named by its first row. A part that is delivered again replaces the old one.
 
-    Where the path ends in `.parquet`, parts wait in the run's folder and become one file on `close`.
+    If the path ends in `.parquet`, parts are kept in the run's folder and become one file on `close`.
     """
 
     def __init__(self, sink: SinkDefinition, keep: Path) -> None:
@@ -188,16 +197,16 @@ class NumberedParquet:
     def _begin_anew(self, path: Path, existing: str) -> None:
         parts = parts_in(self._folder, ".parquet")
         if existing == "fail" and (parts or (self._single is not None and path.exists())):
-            raise _exists(path, self._sink)
+            raise already_there(path, self._sink)
         if existing == "replace":
             remove_parts(self._folder, ".parquet", parts, f"sink '{self._sink.name}'")
             parts = []
         elif self._single is not None and path.exists():
             check_parquet(path, self._sink)
-            # What the file holds stays, as the first of the parts that it is put together from.
+            # The file's old content becomes the first of the parts from which the new file is made.
             parts = [self._folder / "part-00000.parquet"]
             _copy(path, parts[0])
-        # Parts of other runs keep their names, and ours sort behind them.
+        # Parts of other runs keep their names; the new ones sort behind them.
         numbers = [part.stem.removeprefix("part-").split("-")[0] for part in parts]
         self._points.content["generation"] = 1 + max((int(n) for n in numbers if n.isdigit()), default=-1)
         self._points.save()
@@ -221,11 +230,11 @@ class NumberedParquet:
             with unfinished.open("wb") as file:
                 pq.write_table(table, file)
                 file.flush()
-                _to_disk(file.fileno())
-            _appears(unfinished, part)
+                _sync_to_disk(file.fileno())
+            _rename_synced(unfinished, part)
             for later in parts_in(self._folder, ".parquet") if again else ():
                 if later.name.startswith(self._prefix) and later.name > part.name:
-                    later.unlink()  # its rows were handed over before, and come again
+                    later.unlink()  # its rows will be delivered again
             self._points.add(first + table.num_rows, 0)
         except OSError as error:
             raise unwritable(part, self._sink.name, error) from error
@@ -246,13 +255,13 @@ class NumberedParquet:
             with pq.ParquetWriter(unfinished, pq.read_schema(parts[0])) as writer:
                 for part in parts:
                     writer.write_table(pq.read_table(part))
-            _appears(unfinished, self._single)
+            _rename_synced(unfinished, self._single)
         except OSError as error:
             raise unwritable(self._single, self._sink.name, error) from error
 
 
 class CountedSink:
-    """A sink that only takes tables, by number for as long as this process lives. `following`: the row it expects."""
+    """Adds row numbers to a sink that has none, in memory only. `following`: the number of the row it expects."""
 
     def __init__(self, sink: Sink, following: int | None = None) -> None:
         self._sink = sink
@@ -265,7 +274,7 @@ class CountedSink:
         self.next = number
 
     def write(self, table: pa.Table, first: int) -> None:
-        # Rows that it has come again where another sink of the query could not write them.
+        # Rows are delivered again to all sinks of the query if one of them could not write.
         self._sink.write(table.slice(max(0, (self.next or 0) - first)))
         self.next = first + table.num_rows
 
@@ -274,12 +283,12 @@ class CountedSink:
 
 
 def file_name(sink: SinkDefinition) -> str:
-    """Names of sinks may hold any character, and differ by more than case."""
+    """A file name for a sink, whose name may contain any character. Names are unique regardless of case."""
     name = quote(sink.name.lower(), safe="")
-    return f"%2E{name[1:]}" if name.startswith(".") else name  # a name is neither hidden nor another folder
+    return f"%2E{name[1:]}" if name.startswith(".") else name  # neither a hidden file nor `..`
 
 
-def _to_disk(descriptor: int) -> None:
+def _sync_to_disk(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
@@ -287,20 +296,14 @@ def _copy(path: Path, copy: Path) -> None:
     with path.open("rb") as file, copy.open("wb") as to:
         shutil.copyfileobj(file, to)
         to.flush()
-        _to_disk(to.fileno())
+        _sync_to_disk(to.fileno())
 
 
-def _appears(unfinished: Path, file: Path) -> None:
-    """The file gets its name, and the folder is brought to the disk with it."""
+def _rename_synced(unfinished: Path, file: Path) -> None:
+    """Renames the finished file to its final name and syncs the folder."""
     unfinished.replace(file)
     folder = os.open(file.parent, os.O_RDONLY)
     try:
-        _to_disk(folder)
+        _sync_to_disk(folder)
     finally:
         os.close(folder)
-
-
-def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:
-    return ConnectorError(
-        f"'{path}' of sink '{sink.name}' exists already", hint="existing = 'append' or 'replace' would go on"
-    )

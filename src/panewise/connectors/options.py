@@ -1,8 +1,8 @@
-"""The options of streams and sinks: one place that knows their names, types and defaults.
+"""The options of streams and sinks: their names, types and defaults.
 
-A connector lists its options as `ConnectorOption` values; `read_options` checks what a statement wrote against them
-and gives every option a value. A wrong name is refused with the nearest known one, a wrong value with what was
-expected. The options of the stream itself (`late`, `idle`, ...) stand beside every connector's own.
+A connector lists its options as `ConnectorOption` values. `read_options` checks the options of a statement against the
+list and returns a value for each. The error for a wrong name suggests the most similar one; the error for a wrong value
+says what was expected. Every stream also has the options in STREAM_OPTIONS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True)
 class ConnectorOption:
-    """A name, how its value is read, and the value where it is not written (REQUIRED: it must be)."""
+    """A name, a function that reads the value, and the default. REQUIRED: the option must be written."""
 
     name: str
     read: Callable[[object], object]
@@ -116,7 +116,7 @@ def _duration_or_off(value: object) -> object:
 CONNECTOR = ConnectorOption("connector", text, None)
 EPOCH = ConnectorOption("epoch", one_of(*EPOCH_UNITS), None)
 
-# What every stream knows, whatever connector fills it.
+# The options of every stream, with any connector or none.
 STREAM_OPTIONS = (
     CONNECTOR,
     EPOCH,
@@ -133,7 +133,7 @@ STREAM_OPTIONS = (
 
 
 def read_options(owner: str, written: Options, known: Iterable[ConnectorOption]) -> dict[str, object]:
-    """Every known option with its value, by name; `owner` begins the messages, such as "stream 'trades'"."""
+    """The value of every known option, by name. `owner` names the definition in messages, as in "stream 'trades'"."""
     options: Mapping[str, ConnectorOption] = {option.name: option for option in known}
     values: dict[str, object] = {}
     for name, value in written:
@@ -154,11 +154,11 @@ def read_options(owner: str, written: Options, known: Iterable[ConnectorOption])
 
 
 def written_option(written: Options, name: str) -> object:
-    """The value as it was written, or None."""
+    """The value of an option as written in the statement, or None."""
     return next((value for key, value in written if key.lower() == name), None)
 
 
 def epoch_of(written: Options) -> str | None:
-    """What numbers in TIMESTAMP columns count since 1970, where the options say it."""
+    """The unit of numbers in TIMESTAMP columns if the options have `epoch`, else None."""
     found = written_option(written, EPOCH.name)
     return None if found is None else str(found).lower()

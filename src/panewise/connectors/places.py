@@ -1,12 +1,12 @@
-"""Where sinks write, beside where streams and tables read: a run never writes into its own input.
+"""Compares the paths of sinks with those of streams and tables: a run must never write into its own input.
 
-A sink is refused where its path is a file that a source reads, lies in the folder of one, or is a folder around one. A
-source that is a pattern has the files that match now; a sink that would write one more of them is refused too. Links
-are followed, and files compared by what they are, so that another name for a file does not hide it. Paths of other
-machines (`s3://...`) are not compared. Two sinks need two places: each numbers its parts, or cuts its file, as if it
-were alone.
+A sink is refused if its path is a file that a source reads, lies in a source's folder, or is a folder around a source.
+If a source is a pattern, this applies to the files that match now, and to files that the sink would add and that would
+match. Links are followed and files are compared by identity, so that a second name for a file is detected. Remote paths
+(`s3://...`) are not compared. Two sinks must have different paths, because each numbers its parts or truncates its file
+without regard to others.
 
-Cost: one listing of each source for each sink whose path is there already, when sinks are opened.
+Cost: when sinks are opened, one listing of each source per sink whose path exists already.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from panewise.catalog import Catalog, Definition, SinkDefinition, StreamDefiniti
 from panewise.connectors.options import written_option
 from panewise.errors import ConnectorError
 
-# What a sink with a folder writes there, with and without numbers of rows.
+# Examples of the files that a sink writes to a folder, without and with row numbers.
 _PARTS = ("part-00000.parquet", "part-00000-000000000000.parquet")
 
 
@@ -32,7 +32,7 @@ class _Source:
 
     owner: str
     written: str
-    place: Path  # links followed; for a pattern those before its first `*`
+    place: Path  # with links resolved; in a pattern only links before its first wildcard
 
     def files(self) -> Iterator[Path]:
         if self.place.is_dir():
@@ -43,7 +43,7 @@ class _Source:
             yield self.place
 
     def matches(self, file: Path) -> bool:
-        """Whether a pattern would have a file that is not there yet."""
+        """Whether the source is a pattern that a new file of this name would match."""
         pattern = str(self.place)
         if not glob.has_magic(pattern) or self.place.exists() or not fnmatchcase(str(file), pattern):
             return False
@@ -51,11 +51,11 @@ class _Source:
 
 
 def check_places(catalog: Catalog) -> None:
-    """ConnectorError where a sink writes to what a stream or table reads, or to the place of another sink."""
+    """Raises ConnectorError if a sink writes into the input of a stream or table, or to the path of another sink."""
     places: dict[Path, str] = {}
     for sink in catalog:
         place = _local(sink) if isinstance(sink, SinkDefinition) else None
-        if place is None or place.is_char_device():  # a terminal takes what anybody writes
+        if place is None or place.is_char_device():  # several sinks may write to a terminal
             continue
         other = places.setdefault(place.resolve(), sink.name)
         if other != sink.name:
@@ -68,7 +68,7 @@ def check_places(catalog: Catalog) -> None:
 
 
 def check_against_sources(sinks: Iterable[Definition], definitions: Iterable[Definition]) -> None:
-    """ConnectorError where a sink of the first ones writes to what a stream or table of the others reads."""
+    """Raises ConnectorError if one of `sinks` writes into the input of a stream or table of `definitions`."""
     sources = list(_sources(definitions))
     for sink in sinks:
         place = _local(sink) if isinstance(sink, SinkDefinition) else None
@@ -84,13 +84,13 @@ def check_against_sources(sinks: Iterable[Definition], definitions: Iterable[Def
 
 
 def _meets(place: Path, source: _Source) -> str:
-    """In which way a sink's place is also a source's; nothing where it is not."""
+    """How a sink's place overlaps a source's, for the error message. Empty if it does not."""
     real = place.resolve()
     if real == source.place:
         return "is"
     if source.place.is_dir() and source.place in real.parents:
         return "lies in"
-    named = place.parent.resolve() / place.name  # it may be a link that a pattern finds by its name
+    named = place.parent.resolve() / place.name  # a link whose name a pattern may match
     if any(source.matches(file) for path in (named, real) for file in (path, *(path / part for part in _PARTS))):
         return "would be read by"
     for file in source.files() if real.exists() else ():
@@ -111,13 +111,13 @@ def _sources(definitions: Iterable[Definition]) -> Iterator[_Source]:
 
 
 def _resolved(place: Path) -> Path:
-    """Links followed, of a pattern as far as it names one folder."""
+    """The path with links resolved; in a pattern, only those before its first wildcard."""
     magic = [] if place.exists() else [n for n, part in enumerate(place.parts) if glob.has_magic(part)]
     return Path(*place.parts[: magic[0]]).resolve().joinpath(*place.parts[magic[0] :]) if magic else place.resolve()
 
 
 def _local(definition: StreamDefinition | TableDefinition | SinkDefinition) -> Path | None:
-    """The path of this machine that it names."""
+    """The path on this machine that the definition names, or None."""
     written = written_option(definition.options, "path")
     if not isinstance(written, str) or not written:
         return None

@@ -1,8 +1,8 @@
-"""Values of one column as Python has them, to one Arrow array, whatever they are.
+"""Converts the Python values of one column, of any types, to one Arrow array.
 
-A column whose values are of several types becomes a dense union: one child for the values that fit the column's type,
-where it is known, and one for each other type. So a value that does not fit spoils no other, and each is judged alone
-(`conform.converted`, `engine/ingest/intake`). Cost: one pass; where types mix, one more by type.
+A column whose values have several types becomes a dense union: one child for the values that fit the column's type, if
+it is known, and one for each other type. So a value that does not fit does not affect the others, and each can be
+judged alone (`conform.converted`, `engine/ingest/intake`). Cost: one pass, and one more per type if types are mixed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class Reading:
     guards: bool = True
 
 
-_KINDS_MOST = 100  # children of a union have numbers of one byte
+_KINDS_MOST = 100  # a union numbers its children with one byte
 
 
 def fitted(values: list[Any], type_: DataType, *, counts: bool, guards: bool = True) -> pa.Array:
     """An array of the column's type if all values fit, else a union.
 
-    `counts`: integers are microseconds since 1970; with `guards`, not those that are plainly seconds or milliseconds.
+    `counts`: integers are microseconds since 1970. With `guards`, integers that probably count seconds or milliseconds
+    do not fit.
     """
     reading = Reading(counts, guards)
     array = fitting(values, type_, reading)
@@ -41,7 +42,7 @@ def fitted(values: list[Any], type_: DataType, *, counts: bool, guards: bool = T
 
 
 def plain(values: list[Any], type_: DataType) -> pa.Array:
-    """An array of the type that the values have, else a union. `type_`: of their column; nothing is converted to it."""
+    """An array of the values' own type, or a union if they have several. Nothing is converted to the column's type."""
     import pyarrow as pa
 
     try:
@@ -51,22 +52,22 @@ def plain(values: list[Any], type_: DataType) -> pa.Array:
 
 
 def _has_truth_among_others(values: list[Any]) -> bool:
-    """Whether truth values stand beside others: Arrow would read them as 0 and 1 behind a fraction."""
+    """Whether truth values are mixed with other values. After a fraction, Arrow would read them as 0 and 1."""
     kinds = set(map(type, values)) - {type(None)}
     return bool in kinds and len(kinds) > 1
 
 
 def fitting(values: list[Any], type_: DataType, reading: Reading) -> pa.Array | None:
-    """The values as an array of the column's type; None where one does not fit."""
+    """The values as an array of the column's type, or None if one does not fit."""
     import numpy as np
     import pyarrow as pa
 
     kinds = set(map(type, values))
-    # Arrow would cut the fraction off a float without a word; read as what it is, it converts or is a bad value.
+    # Arrow would silently cut the fraction off a float. Read as a float, it converts later or is a bad value.
     if not type_.fractional and any(issubclass(kind, float) for kind in kinds):
         return None
     if type_.numeric and (bool in kinds or np.bool_ in kinds):
-        return None  # Arrow would read them as 0 and 1 where the column has fractions.
+        return None  # Arrow would read them as 0 and 1 in a column of fractions
     if type_ == TIMESTAMP and any(issubclass(kind, int | np.integer) for kind in kinds):
         if not reading.counts:
             return None
@@ -80,7 +81,7 @@ def fitting(values: list[Any], type_: DataType, reading: Reading) -> pa.Array | 
 
 
 def _has_overflowed(array: pa.Array, values: list[Any]) -> bool:
-    """Whether Arrow has made an infinity of a number that is too large."""
+    """Whether Arrow turned a number that is too large into an infinity."""
     import pyarrow.compute as pc
 
     infinite = pc.indices_nonzero(pc.is_inf(array)).to_pylist()
@@ -88,9 +89,9 @@ def _has_overflowed(array: pa.Array, values: list[Any]) -> bool:
 
 
 def mixed(values: list[Any], type_: DataType | None = None, reading: Reading | None = None) -> pa.Array:
-    """A dense union of the values, or an ordinary array where one type is enough.
+    """A dense union of the values, or an ordinary array if one type is enough.
 
-    `type_`: of their column, where it is known. With a `reading` those that fit it are of that type already.
+    `type_`: the type of the column, if known. With a `reading`, values that fit the type are converted to it.
     """
     import numpy as np
     import pyarrow as pa
@@ -128,7 +129,7 @@ def mixed(values: list[Any], type_: DataType | None = None, reading: Reading | N
 def _of_kind(
     values: list[Any], rows: list[int], type_: DataType | None, reading: Reading | None
 ) -> Iterator[tuple[pa.Array, list[int]]]:
-    """Values of one Python type: those that fit, those that Arrow has a type for, and the others."""
+    """Divides values of one Python type: those that fit the column, others that Arrow has a type for, and the rest."""
     if type_ is not None and reading is not None and not _never_fits(values[0], type_, reading):
         fit, others = _divided(values, rows, lambda part: fitting(part, type_, reading) is not None)
         if fit[0]:
@@ -146,7 +147,7 @@ def _of_kind(
 
 
 def _never_fits(value: Any, type_: DataType, reading: Reading) -> bool:
-    """Whether no value of this Python type fits: texts in another column, and numbers that are no times."""
+    """Whether no value of this Python type fits: a text in a column of another type, or a number that is not a time."""
     if isinstance(value, str):
         return type_ != STRING
     return type_ == TIMESTAMP and isinstance(value, int) and not reading.counts
@@ -156,12 +157,12 @@ _Part = tuple[list[Any], list[int]]
 
 
 def _divided(values: list[Any], rows: list[int], passes: Callable[[list[Any]], bool]) -> tuple[_Part, _Part]:
-    """Values that pass and those that do not, with their rows. Where they only pass apart, all but one may not."""
+    """The values that pass and those that do not, with their rows. None passes if they pass alone but not together."""
     if not values or passes(values):
         return (values, rows), ([], [])
     good = _each(values, passes)
     chosen = [value for value, is_good in zip(values, good, strict=True) if is_good]
-    if chosen and not passes(chosen):  # Each has a type, and they have none together, such as lists.
+    if chosen and not passes(chosen):  # each has a type, but they have no common one, as lists of different types
         good = [False] * len(values)
     parts: tuple[_Part, _Part] = (([], []), ([], []))
     for value, row, is_good in zip(values, rows, good, strict=True):
@@ -172,7 +173,7 @@ def _divided(values: list[Any], rows: list[int], passes: Callable[[list[Any]], b
 
 
 def _each(values: list[Any], passes: Callable[[list[Any]], bool]) -> list[bool]:
-    """Which values pass; by halving, because few do not."""
+    """Which values pass. Found by halving, because usually few do not pass."""
     if passes(values):
         return [True] * len(values)
     if len(values) == 1:
@@ -192,18 +193,18 @@ def _has_type(values: list[Any]) -> bool:
 
 
 def _shown(values: list[Any], type_: DataType | None) -> pa.Array:
-    """What Arrow has no type for, such as a number past 64 bits: a text keeps it visible for the message."""
+    """Values that Arrow has no type for, such as a number beyond 64 bits, as texts to show in the error message."""
     import pyarrow as pa
 
     texts = [str(value) for value in values]
     if type_ not in (None, STRING) and all(map(is_unicode, texts)):
         return pa.array(texts, pa.string())
-    # Binary values are bad in a column of any type.
+    # A binary value is a bad value in a column of any type.
     return pa.array([text.encode(errors="surrogatepass") for text in texts], pa.binary())
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written as UTF-8: halves of a surrogate pair cannot."""
+    """Whether a text can be encoded as UTF-8, which half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -212,14 +213,14 @@ def is_unicode(text: str) -> bool:
 
 
 def unfit() -> tuple[type[Exception], ...]:
-    """What Arrow raises for a value that is not of the type it was told."""
+    """The exceptions that Arrow raises for a value that does not fit the requested type."""
     import pyarrow as pa
 
     return pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError
 
 
 def table_of_frame(frame: Any) -> pa.Table:
-    """A frame of pandas. A column that mixes types becomes a union."""
+    """A pandas frame as an Arrow table. A column that mixes types becomes a union."""
     import pyarrow as pa
 
     if frame.columns.has_duplicates or not _mixes(frame):
@@ -232,7 +233,7 @@ def table_of_frame(frame: Any) -> pa.Table:
 
 
 def _mixes(frame: Any) -> bool:
-    """Whether a column has values of several types."""
+    """Whether a column of the frame has values of several types."""
     from pandas.api.types import infer_dtype
 
     objects = (frame[name] for name, dtype in frame.dtypes.items() if dtype.name == "object")

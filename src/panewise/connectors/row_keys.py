@@ -1,8 +1,7 @@
-"""Which keys of a row are columns of a stream: in any case, and told from those that are misspelled.
+"""Finds keys of a row that are misspelled columns of a stream.
 
-A row given as a dict or as a JSON object may lack columns, which are NULL, and may have keys that are no columns, which
-are ignored, as other columns of a frame or of a file are. A key that looks like a column which the row lacks is a
-mistake, and who made it is told.
+A row passed as a dict or a JSON object may lack columns, which are then NULL. Keys that are not columns are ignored,
+like further columns of a frame or a file. But a key that looks like a column which the row lacks is an error.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _LIKENESS_LEAST = 0.75  # 'prise' and 'price' have 0.8.
 
 
 def misspelled(keys: Iterable[str], schema: Schema) -> tuple[str, str] | None:
-    """A key that is no column, and the column that it was meant to be, which is not among the keys, if there is one.
+    """A key that is not a column, and the similar column missing among the keys. None if there is no such pair.
 
     >>> from panewise.schema import DOUBLE, TIMESTAMP, Column
     >>> trades = Schema((Column("ts", TIMESTAMP), Column("price", DOUBLE)))

@@ -1,8 +1,9 @@
 """Sinks that write a query's results: parquet, json (one object per line) and console.
 
-`write` takes a table of new results, `close` ends the sink. A parquet folder gets one part file per write, under its
-final name only when it is complete, so that a reader never sees half a file. A write that fails leaves nothing, and can
-be made again; but for the one file of Parquet, which loses what it got since it was opened.
+`write` takes a table of new results, `close` ends the sink. A parquet folder gets one part file per write. The file
+gets its final name only when it is complete, so that a reader never sees half a file. A failed write leaves nothing
+behind and can be repeated. The exception is a single parquet file, which then loses everything written since it was
+opened.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-PrintTable = Callable[[str, "pa.Table", int], None]  # with a title, a table and how many rows of it
+PrintTable = Callable[[str, "pa.Table", int], None]  # takes a title, a table and the number of rows to print
 
 
 class Sink(Protocol):
@@ -39,12 +40,12 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-# What happens to results of an earlier run at the same place.
+# What happens to the results of an earlier run at the same path.
 EXISTING = ConnectorOption("existing", one_of("append", "replace", "fail"), "append")
 
 
 class ParquetSink:
-    """A folder with a part file per write or, where the path ends in `.parquet`, one file, complete on `close`."""
+    """Writes a part file per write to a folder or, if the path ends in `.parquet`, one file that `close` completes."""
 
     options = (CONNECTOR, ConnectorOption("path", text), EXISTING)
 
@@ -53,12 +54,12 @@ class ParquetSink:
         self._path = Path(str(values["path"]))
         self._single = self._path.suffix == ".parquet"
         self._writer: pq.ParquetWriter | None = None
-        self._rows = 0  # in the one file since it was opened
-        self._before: Path | None = None  # a file whose rows come before those that are written
+        self._rows = 0  # rows written to the single file since it was opened
+        self._before: Path | None = None  # a file whose rows the new file begins with
         self._name = sink.name
         if self._single:
             if values["existing"] == "fail" and self._path.exists():
-                raise _exists(self._path, sink)
+                raise already_there(self._path, sink)
             _make_folder(self._path.parent, sink)
             if values["existing"] == "append" and self._path.exists():
                 check_parquet(self._path, sink)
@@ -67,7 +68,7 @@ class ParquetSink:
         _make_folder(self._path, sink)
         parts = parts_in(self._path, ".parquet")
         if parts and values["existing"] == "fail":
-            raise _exists(self._path, sink)
+            raise already_there(self._path, sink)
         if values["existing"] == "replace":
             remove_parts(self._path, ".parquet", parts, f"sink '{sink.name}'")
             parts = []
@@ -102,7 +103,7 @@ class ParquetSink:
         self._rows += table.num_rows
 
     def _give_up(self) -> None:
-        """What was written since it was opened cannot be completed; the file that was there before stays."""
+        """Discards the unfinished file after a failed write, with a warning. An earlier file stays."""
         lost, self._rows, writer, self._writer = self._rows, 0, self._writer, None
         with suppress(OSError):
             if writer is not None:
@@ -112,13 +113,13 @@ class ParquetSink:
         if lost:
             warnings.warn(
                 f"{lost:,} results that sink '{self._name}' had before are lost with the unfinished '{self._path}'; "
-                "an engine with a folder, or a sink into a folder, would have kept them",
+                "an engine with a folder, or a sink that writes to a folder, would have kept them",
                 ConnectorWarning,
                 stacklevel=2,
             )
 
     def _begin(self, schema: pa.Schema) -> pq.ParquetWriter:
-        """The one file, with the rows that it had before where they stay."""
+        """Opens the single file and copies the rows of the earlier file to it, if they are to stay."""
         import pyarrow.parquet as pq
 
         before = None if self._before is None else pq.ParquetFile(self._before)
@@ -146,7 +147,7 @@ class ParquetSink:
 
 
 class JsonSink:
-    """One object per line. Instants are ISO texts in UTC; NaN and infinities, which JSON lacks, are texts."""
+    """Writes one object per line. Instants are ISO texts in UTC. NaN and infinities, which JSON lacks, are texts."""
 
     options = (CONNECTOR, ConnectorOption("path", text), EXISTING)
 
@@ -154,11 +155,11 @@ class JsonSink:
         values = read_options(f"sink '{sink.name}'", sink.options, self.options)
         path = Path(str(values["path"]))
         if values["existing"] == "fail" and path.exists():
-            raise _exists(path, sink)
+            raise already_there(path, sink)
         _make_folder(path.parent, sink)
         self._path, self._name = path, sink.name
         try:
-            # Without a buffer, in which lines of a write that failed would wait.
+            # Unbuffered, because lines of a failed write would stay in a buffer.
             self._file = path.open("wb" if values["existing"] == "replace" else "ab", buffering=0)
         except OSError as error:
             raise unwritable(path, sink.name, error) from error
@@ -179,7 +180,7 @@ class JsonSink:
 
 
 class ConsoleSink:
-    """A table in the terminal per write, at most `rows` rows of it, the youngest."""
+    """Prints a table per write, with at most the `rows` newest rows."""
 
     options = (CONNECTOR, ConnectorOption("rows", whole_number(1), 20))
 
@@ -235,7 +236,7 @@ def unwritable(path: Path, sink: str, error: OSError) -> ConnectorError:
 
 
 def _unfinished(path: Path) -> Path:
-    # Readers, ours and Spark's, pass over names that begin with a dot.
+    # Readers, also Spark's, ignore names that begin with a dot.
     return path.with_name(f".{path.name}.unfinished")
 
 
@@ -245,7 +246,7 @@ def _part_number(part: Path) -> int:
 
 
 def check_parquet(path: Path, sink: SinkDefinition) -> None:
-    """ConnectorError where rows cannot be added to a file, because it is none of Parquet."""
+    """Raises ConnectorError if rows cannot be added to a file because it is not a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -253,12 +254,13 @@ def check_parquet(path: Path, sink: SinkDefinition) -> None:
         pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
         raise ConnectorError(
-            f"'{path}' of sink '{sink.name}' is there, and no Parquet file to add rows to: {error}",
+            f"'{path}' of sink '{sink.name}' exists, but is not a Parquet file that rows can be added to: {error}",
             hint="name another file, or write existing = 'replace'",
         ) from error
 
 
-def _exists(path: Path, sink: SinkDefinition) -> ConnectorError:
+def already_there(path: Path, sink: SinkDefinition) -> ConnectorError:
     return ConnectorError(
-        f"'{path}' of sink '{sink.name}' exists already", hint="existing = 'append' or 'replace' would go on"
+        f"'{path}' of sink '{sink.name}' exists already",
+        hint="existing = 'append' adds to it, existing = 'replace' replaces it",
     )

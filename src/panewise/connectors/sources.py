@@ -1,9 +1,9 @@
 """Sources that read files: parquet, csv and json (one object per line).
 
-A source yields batches of at most BATCH_ROWS rows in the order of its files, each with the columns of its stream.
-A text that is no row at all (a broken line of JSON, a csv line with a field too many) raises, with its file; where
-the stream skips bad rows it is yielded as a row whose event time is that text, so that the engine counts it and sets
-it aside like every other bad row.
+A source yields batches of at most BATCH_ROWS rows in the order of its files, each with the columns of its stream. A
+text that is not a row (a broken line of JSON, a csv line with too many fields) raises an error that names the file. If
+the stream skips bad rows, the text is instead yielded as a row with the text in place of the event time, so that the
+engine counts and skips it like every other bad row.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _BLOCK_BYTES = 8 << 20
 
 
 class Source(Protocol):
-    """Yields a stream's rows: Arrow batches, or lists of rows for texts that are no rows.
+    """Yields a stream's rows: Arrow batches, and lists of rows for texts that are not rows.
 
-    The same options and `files` give the same batches again, and more files behind them more batches behind those.
+    The same options and `files` yield the same batches again. Further files yield further batches after these.
     """
 
     rows_total: int | None
     files: list[Path]
 
     def batches(self, files: list[Path] | None = None) -> Iterator[pa.RecordBatch | Rows]:
-        """All batches, or those of some of its files."""
+        """The batches of these files, or of all files of the source."""
 
 
 FILE_OPTIONS = (ConnectorOption("path", text),)
 
 
 class ParquetSource:
-    """Reads only the declared columns; knows its number of rows beforehand."""
+    """Reads only the declared columns. Knows its number of rows beforehand."""
 
     options = (*STREAM_OPTIONS, *FILE_OPTIONS)
 
@@ -79,9 +79,9 @@ class ParquetSource:
 
 
 class CsvSource:
-    """Files with a header line, or with the columns as declared; an unquoted `null` text (empty unless told) is NULL.
+    """Reads files with a header line or, without one, with the columns as declared. Compressed files are read too.
 
-    Compressed files are read too.
+    An unquoted text equal to the option `null`, which is empty by default, is NULL.
     """
 
     options = (
@@ -124,7 +124,7 @@ class CsvSource:
             columns = declared
             if self._header:
                 columns = matching_names(_csv_header(file, self._delimiter), self._schema, f"'{file}'")
-            # Every column as text, so that a value that does not convert reaches the engine as it stands.
+            # Every column is read as text, so that a value that does not convert reaches the engine unchanged.
             convert = csv.ConvertOptions(
                 include_columns=columns,
                 column_types=dict.fromkeys(columns, pa.string()),
@@ -152,7 +152,7 @@ def _csv_header(file: Path, delimiter: str) -> list[str]:
 
 
 class JsonSource:
-    """One object per line; a missing key is NULL. Compressed files are read too."""
+    """Reads one object per line. A missing key is NULL. Compressed files are read too."""
 
     options = (*STREAM_OPTIONS, *FILE_OPTIONS)
 

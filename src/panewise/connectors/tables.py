@@ -1,7 +1,8 @@
 """Tables that a connector fills: all rows of the files, read at once.
 
-`read_table` gives the rows in the declared columns and types, or says what is not there or does not fit: unlike a
-stream, a table has no row to set aside. All of it is held in memory, so that a table has at most TABLE_ROWS_MAX rows.
+`read_table` returns the rows in the declared columns and types, or raises an error that says what is missing or does
+not fit: unlike a stream, a table cannot skip bad rows. A table is held in memory, so it has at most TABLE_ROWS_MAX
+rows.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _UNCONNECTED = (CONNECTOR, ConnectorOption("changes", text, None), ConnectorOpti
 
 
 def table_connector(table: TableDefinition) -> str | None:
-    """Its name in lower case; None where statements change the table."""
+    """The name of the table's connector in lower case, or None if statements change the table."""
     written = written_option(table.options, "connector")
     return None if written is None else str(written).lower()
 
 
 def check_table(table: TableDefinition) -> dict[str, Any]:
-    """The values of all options; ConnectorError where one is wrong, or the table is of the wrong kind."""
+    """The values of all options. Raises ConnectorError if an option is wrong or the table is RETROACTIVE."""
     owner, connector = f"table '{table.name}'", table_connector(table)
     if connector is None or connector not in TABLE_CONNECTORS:
         raise ConnectorError(
@@ -48,14 +49,14 @@ def check_table(table: TableDefinition) -> dict[str, Any]:
         )
     if table.retroactive:
         raise ConnectorError(
-            f"{owner} has a connector, whose content is seen by rows that come after it",
+            f"{owner} has a connector and must therefore be NON RETROACTIVE",
             hint="write NON RETROACTIVE before WITH",
         )
     return read_options(owner, table.options, _options(connector))
 
 
 def check_options(table: TableDefinition) -> None:
-    """ConnectorError where an option, of a table with a connector or of any other, is none."""
+    """Raises ConnectorError if a table, with or without a connector, has a wrong option."""
     if table_connector(table) is not None:
         check_table(table)
     else:
@@ -63,11 +64,11 @@ def check_options(table: TableDefinition) -> None:
 
 
 def check_changeable(table: TableDefinition) -> None:
-    """Raises where statements do not change the rows of a table."""
+    """Raises ConnectorError if the rows of a table come from a connector."""
     if table_connector(table) is not None:
         raise ConnectorError(
             f"the rows of table '{table.name}' come from its connector, and no statement changes them",
-            hint=f"change what it reads: {written_option(table.options, 'path')}",
+            hint=f"change the files that it reads: {written_option(table.options, 'path')}",
         )
 
 
@@ -80,7 +81,7 @@ def _options(connector: str) -> tuple[ConnectorOption, ...]:
 
 
 def read_table(table: TableDefinition) -> pa.RecordBatch:
-    """All rows of the files on this machine that the table names."""
+    """All rows of the table's files on this machine."""
     owner, connector = f"table '{table.name}'", table_connector(table)
     path = str(check_table(table)["path"])
     if connector not in ENDINGS:
@@ -88,12 +89,12 @@ def read_table(table: TableDefinition) -> pa.RecordBatch:
             f"{owner} wants the connector '{connector}', which only Spark has",
             hint=f"the embedded engine has {', '.join(ENDINGS)}",
         )
-    files_of(path, ENDINGS[connector], owner)  # first, because it names the table where there are none
-    # Files are read as those of a stream; no option of one is allowed here, so that its time is never looked at.
+    files_of(path, ENDINGS[connector], owner)  # first, so that the error for missing files names the table
+    # Files are read like those of a stream. Options of streams are not allowed, so the event time is never used.
     stream = StreamDefinition(table.name, table.schema, table.schema.names[0], 0, table.options)
     parts, rows = [], 0
     for piece in SOURCES[connector](stream).batches():
-        assert not isinstance(piece, list), "only a stream sets texts aside that are no rows"
+        assert not isinstance(piece, list), "only a stream skips texts that are not rows"
         parts.append(declared(piece, table, rows))
         rows += len(piece)
         check_size(table, rows)
@@ -101,7 +102,7 @@ def read_table(table: TableDefinition) -> pa.RecordBatch:
 
 
 def no_rows(table: TableDefinition) -> pa.RecordBatch:
-    """In place of `read_table`, where rows come from elsewhere."""
+    """An empty table, for a caller that gets the rows from elsewhere than `read_table`."""
     return whole([], table)
 
 
@@ -123,8 +124,10 @@ def whole(parts: list[pa.RecordBatch], table: TableDefinition) -> pa.RecordBatch
 
 
 def declared(batch: pa.RecordBatch, table: TableDefinition, before: int = 0) -> pa.RecordBatch:
-    """The batch, with so many rows before it, with the table's columns in their types; ConnectorError where it has
-    others."""
+    """The batch with the table's columns in their types. Raises ConnectorError if a value does not fit.
+
+    `before`: the number of rows before this batch, for the message.
+    """
     import pyarrow as pa
 
     batch = conform(batch, table.schema, f"what table '{table.name}' reads")
@@ -140,7 +143,7 @@ def declared(batch: pa.RecordBatch, table: TableDefinition, before: int = 0) -> 
 
 
 def _unfitting(table: TableDefinition, column: Column, values: pa.Array, before: int) -> ConnectorError:
-    """Names the first value that does not convert, and its row."""
+    """The error for a column that does not convert, with its first bad value and the row."""
     first, end = 0, len(values)
     while end - first > 1:
         middle = (first + end) // 2

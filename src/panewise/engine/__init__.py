@@ -1,6 +1,7 @@
 """The embedded engine: statements, rows and answers in the caller's own process.
 
-    engine        `panewise.Engine`: every call takes its turn
+    engine        `panewise.Engine`, the public face
+    calls         what each call does inside its turn
     recovery      snapshots, and how a folder is opened again
     statements    what CQL statements do
     reads, run    lookups and one-time queries; sources into sinks

@@ -1,5 +1,6 @@
 """CQL: SQL with windows.
 
-`parse` makes a syntax tree of a text, `bind` makes typed statements of the tree, with every name found and every type
-known. `statements` and `expressions` are what comes out, `functions` the scalar functions.
+`parse` turns a text into syntax trees. `bind` turns a tree into a typed statement: every name is found and every type
+is known. `statements` and `expressions` define the result. `functions` lists the scalar functions, `number_functions`
+types those on numbers, `conversions` converts between types, and `sql_text` prints typed expressions as SQL.
 """

@@ -1,7 +1,7 @@
-"""Conversions between types: the ones that happen by themselves, and the ones that CAST allows.
+"""Conversions between types: implicit ones, and those that CAST allows.
 
-Every conversion is visible in the expression afterwards, as a Cast or as a literal of the other type. A NULL literal
-has no type of its own and takes the one that its place needs.
+The result shows every conversion, as a Cast or as a literal of the other type. A NULL literal has no type of its own
+and takes the type that its place needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DECIMAL_DIGITS_MAX = 18
 COMPARISON_DIGITS_MAX = 38
 _DATE_EPOCH = date(1970, 1, 1)
 
-# How a message names an operator.
+# Operators in messages.
 SYMBOLS: dict[str, str] = {
     "add": "+",
     "sub": "-",
@@ -46,7 +46,7 @@ SYMBOLS: dict[str, str] = {
 
 
 def resolve_cast(operand: Expression, target: DataType) -> Expression:
-    """CAST(operand AS target) as a user writes it; BindError where the types have no conversion.
+    """CAST(operand AS target) as a user writes it; BindError if there is no such conversion.
 
     >>> resolve_cast(Literal(STRING, None), INT)
     Literal(type=DataType(name='INT', precision=0, scale=0), value=None)
@@ -64,7 +64,7 @@ def resolve_cast(operand: Expression, target: DataType) -> Expression:
 
 
 def castable(source: DataType, target: DataType) -> bool:
-    """Whether CAST takes the one to the other.
+    """Whether CAST converts `source` to `target`.
 
     >>> castable(STRING, TIMESTAMP), castable(BIGINT, TIMESTAMP)
     (True, False)
@@ -77,7 +77,7 @@ def castable(source: DataType, target: DataType) -> bool:
 
 
 def common_type(first: DataType, second: DataType) -> DataType | None:
-    """The type that holds the values of both without being asked, or None.
+    """The type to which both are converted implicitly, or None.
 
     >>> str(common_type(INT, BIGINT)), str(common_type(BIGINT, DOUBLE)), common_type(STRING, INT)
     ('BIGINT', 'DOUBLE', None)
@@ -96,7 +96,7 @@ def common_type(first: DataType, second: DataType) -> DataType | None:
 
 
 def converted(expression: Expression, target: DataType) -> Expression:
-    """The expression as that type: itself, a literal read anew, or a Cast.
+    """The expression as that type: itself, a literal of that type, or a Cast.
 
     >>> converted(Literal(INT, 1), DOUBLE)
     Literal(type=DataType(name='DOUBLE', precision=0, scale=0), value=1.0)
@@ -129,16 +129,16 @@ def untyped_null(expression: Expression) -> bool:
 
 
 def _read_literal(text: str, target: DataType) -> Literal:
-    """An instant or a date written as a text literal, read once, when the statement is bound."""
+    """A timestamp or date that is written as a text literal. It is read once, when the statement is bound."""
     if target == TIMESTAMP:
         instant = instant_us(text)
         if not INSTANT_MIN <= instant <= INSTANT_MAX:
-            raise BindError(f"'{text}' is outside the years 1 to 9999")
+            raise BindError(f"'{text}' is not in the years 1 to 9999")
         return Literal(TIMESTAMP, instant)
     try:
         return Literal(DATE, (date.fromisoformat(text) - _DATE_EPOCH).days)
     except ValueError:
-        raise BindError(f"'{text}' is not a date", hint="write '2026-01-31'") from None
+        raise BindError(f"'{text}' is not a valid date", hint="write '2026-01-31'") from None
 
 
 def _fits(value: Decimal, target: DataType) -> bool:
@@ -150,7 +150,7 @@ def _fits(value: Decimal, target: DataType) -> bool:
 
 
 def decimal_of(expression: Expression) -> DataType:
-    """A whole or DECIMAL expression's type as DECIMAL; a whole literal counts only its own digits."""
+    """The type of a whole or DECIMAL expression as DECIMAL. A whole literal has the precision of its own digits."""
     if isinstance(expression, Literal) and expression.type.integral and expression.value is not None:
         return DataType("DECIMAL", len(str(abs(int(expression.value)))), 0)  # type: ignore[arg-type]
     return _as_decimal(expression.type)
@@ -163,7 +163,7 @@ def _as_decimal(type: DataType) -> DataType:
 
 
 def _decimal_of_both(first: DataType, second: DataType, digits_max: int) -> DataType | None:
-    """The DECIMAL that holds the values of two whole or DECIMAL types, where it has at most so many digits."""
+    """The DECIMAL that holds the values of two whole or DECIMAL types; None if it has more than `digits_max` digits."""
     left, right = _as_decimal(first), _as_decimal(second)
     scale = max(left.scale, right.scale)
     precision = max(left.precision - left.scale, right.precision - right.scale) + scale
@@ -171,7 +171,7 @@ def _decimal_of_both(first: DataType, second: DataType, digits_max: int) -> Data
 
 
 def unified(where: str, arguments: Arguments, *, exact: bool = False) -> Arguments:
-    """The arguments converted to their common type; `exact` lets DECIMAL grow to what a comparison needs."""
+    """The arguments converted to their common type. `exact` allows the wide DECIMAL that a comparison needs."""
     typed = [argument for argument in arguments if not untyped_null(argument)]
     if not typed:
         return tuple(converted(argument, arguments[0].type) for argument in arguments)
@@ -179,7 +179,7 @@ def unified(where: str, arguments: Arguments, *, exact: bool = False) -> Argumen
     target: DataType | None = None
     for argument in typed:
         if temporal is not None and argument.type == STRING and isinstance(argument, Literal):
-            # A text beside a DATE is a date, or an instant where it has a time of day.
+            # A text beside a DATE is a date, or a timestamp if it has a time of day.
             assert isinstance(argument.value, str)
             type = DATE if temporal == DATE and len(argument.value.strip()) <= 10 else TIMESTAMP
         else:
@@ -212,7 +212,7 @@ def _mismatch(where: str, first: DataType, second: DataType) -> BindError:
 
 
 def argument_as(function: str, argument: Expression, target: DataType) -> Expression:
-    """An argument where exactly one type will do, widened to it where that loses nothing."""
+    """An argument for a place of one fixed type, converted to it if that loses nothing; otherwise BindError."""
     if argument.type == target or untyped_null(argument):
         return converted(argument, target)
     widened = (

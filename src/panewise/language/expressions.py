@@ -1,8 +1,8 @@
-"""Typed expressions: what the binder makes of the scalar parts of a statement.
+"""Typed expressions, as the binder returns them for the scalar parts of a statement.
 
-Immutable, hashable, and equal when they mean the same: names are spelled as declared, operators have one canonical
-function name each (`aggregate_functions.py` lists them), types are resolved and every implicit conversion is an
-explicit Cast.
+They are immutable and hashable. Expressions that are written differently and mean the same are equal: names are spelled
+as declared, each operator has one canonical function name (`functions.py` lists them), types are resolved, and every
+implicit conversion is an explicit Cast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import reduce
 
 from panewise.schema import DataType
 
-CHAIN_MAX = 32
+CHAIN_MAX = 32  # operands of AND or OR in one chain
 Value = bool | int | float | str | Decimal | date | datetime | None
 
 
@@ -34,7 +34,7 @@ class Expression:
             yield from child.walk()
 
     def columns(self) -> tuple[ColumnRef, ...]:
-        """The distinct columns that it reads, in order of appearance."""
+        """The distinct columns that the expression reads, in order of appearance."""
         return tuple(dict.fromkeys(node for node in self.walk() if isinstance(node, ColumnRef)))
 
     def aggregates(self) -> tuple[AggregateCall, ...]:
@@ -43,7 +43,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class ColumnRef(Expression):
-    """A column of an input; `source` is the input's alias where there are several."""
+    """A column of an input. `source` is the input's alias if there are several inputs."""
 
     name: str
     source: str | None = None
@@ -84,7 +84,7 @@ class Case(Expression):
 
 @dataclass(frozen=True)
 class Cast(Expression):
-    """A conversion under TRY rules: what does not fit becomes NULL."""
+    """A conversion under TRY rules: a value that does not fit becomes NULL."""
 
     operand: Expression
 
@@ -94,7 +94,7 @@ class Cast(Expression):
 
 @dataclass(frozen=True)
 class AggregateCall(Expression):
-    """An aggregate over the rows of a group; never inside another one once bound. COUNT(*) has no arguments."""
+    """An aggregate over the rows of a group. Aggregates are never nested. COUNT(*) has no arguments."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -105,8 +105,10 @@ class AggregateCall(Expression):
 
 
 def chained(parts: Sequence[Expression], both: Callable[[Expression, Expression], Expression]) -> Expression:
-    """Parts under AND or OR: a chain from the left, or a balanced tree of chains where there are many, for whoever goes
-    down an expression goes down Python's stack."""
+    """The parts under AND or OR: a chain from the left or, if there are many, a balanced tree of chains.
+
+    The tree is shallow because every walk down an expression uses Python's stack.
+    """
     if len(parts) > CHAIN_MAX:
         middle = len(parts) // 2
         return both(chained(parts[:middle], both), chained(parts[middle:], both))
@@ -114,7 +116,7 @@ def chained(parts: Sequence[Expression], both: Callable[[Expression, Expression]
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """The expression with `change` applied top-down; where it returns None the children are visited instead."""
+    """The expression with `change` applied top-down. If `change` returns None for a node, its children are visited."""
     changed = change(expression)
     if changed is not None:
         return changed

@@ -1,7 +1,7 @@
 """Typed expressions as readable SQL, for EXPLAIN and messages.
 
-Operators are infix with the fewest parentheses that keep the meaning; functions are in upper case under their canonical
-names. Equal expressions print equally.
+Operators are infix, with only the parentheses that the meaning needs. Functions are printed by their canonical names,
+in upper case. Equal expressions have equal texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panewise.language.parse.parse_select import EMIT_WORDS, REFUSED_WORDS
 from panewise.language.parse.tokens import CqlTokenizer
 from panewise.temporal import format_duration, format_instant
 
-# Binding strength of infix operators; the right side of one must be stronger than the operator itself.
+# Precedence of infix operators: higher binds more tightly. A right operand of equal precedence needs parentheses.
 _INFIX: dict[str, tuple[str, int]] = {
     "or": ("OR", 1),
     "and": ("AND", 2),
@@ -63,7 +63,7 @@ def to_sql(expression: Expression) -> str:
 
 
 def name_to_sql(name: str) -> str:
-    """A name, in double quotes where it needs them.
+    """A name, in double quotes if it needs them.
 
     >>> name_to_sql("price"), name_to_sql("max(price)"), name_to_sql("from")
     ('price', '"max(price)"', '"from"')
@@ -74,7 +74,7 @@ def name_to_sql(name: str) -> str:
 
 
 def _printed(expression: Expression) -> tuple[str, int]:
-    """The text and how strongly it holds together."""
+    """The text and its precedence."""
     match expression:
         case ColumnRef():
             qualifier = "" if expression.source is None else name_to_sql(expression.source) + "."

@@ -1,4 +1,4 @@
-"""Typed statements: what the binder makes of a text, with every name found and every type known."""
+"""Typed statements, as the binder returns them: every name is found and every type is known."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from panewise.schema import Schema
 from panewise.temporal import Window
 
 Options = tuple[tuple[str, Value], ...]
-WINDOWLESS = ("table", "archive")  # kinds of inputs that have no window: all their rows are meant
+WINDOWLESS = ("table", "archive")  # kinds of inputs without a window: a query reads all their rows
 
 
 class Emission(StrEnum):
     """How the relation that a query computes becomes a stream of results."""
 
     RSTREAM = "RSTREAM"  # the whole relation at every report
-    ISTREAM = "ISTREAM"  # what is new since the report before
-    DSTREAM = "DSTREAM"  # what has gone since the report before
-    CHANGES = "CHANGES"  # both, with a column `change` of +1 or -1; continuous queries only
+    ISTREAM = "ISTREAM"  # rows that were not in the previous report
+    DSTREAM = "DSTREAM"  # rows of the previous report that are gone
+    CHANGES = "CHANGES"  # both, with +1 or -1 in the column `change`; continuous queries only
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Named:
     kind: str  # 'stream', 'table', 'query' or 'archive'
     schema: Schema
     timestamp: str | None  # the event-time column; None for a table
-    retroactive: bool = True  # of a table: whether a change reaches rows that have come already
+    retroactive: bool = True  # table only: whether a change affects the results of rows that arrived before it
 
 
 @dataclass(frozen=True)
 class Input:
-    """One entry of FROM: a relation under an alias, seen through a window (None for a table)."""
+    """One entry of FROM: a relation, its alias, and its window (None for a table)."""
 
     alias: str
     relation: Named | Select | SetOperation
@@ -50,7 +50,7 @@ class SelectItem:
 
 @dataclass(frozen=True)
 class Exists:
-    """`[NOT] EXISTS (select)` as a conjunct of WHERE; `condition` relates the two sides."""
+    """`[NOT] EXISTS (select)` as a conjunct of WHERE. The WHERE of `select` may refer to the SELECT around it."""
 
     negated: bool
     select: Select
@@ -60,7 +60,8 @@ class Exists:
 class Select:
     """One SELECT over windows. Join conditions of ON are part of `where`.
 
-    `outer` names join kinds other than inner, in the order of the inputs after the first, for the planner to refuse.
+    `outer` has the kind of each join, in the order of the inputs after the first, if one of them is not an inner join.
+    The planner refuses those.
     """
 
     items: tuple[SelectItem, ...]
@@ -93,7 +94,7 @@ Query = Select | SetOperation
 
 @dataclass(frozen=True)
 class Statement:
-    """The base of all statements; `text` is the canonical print of the statement."""
+    """The base of all statements. `text` is the statement's canonical text."""
 
     text: str = field(compare=False)
 
@@ -122,7 +123,6 @@ class CreateTable(Statement):
 class CreateQuery(Statement):
     name: str
     query: Query
-    select_text: str
     options: Options
     if_not_exists: bool = False
 
@@ -137,7 +137,7 @@ class CreateSink(Statement):
 
 @dataclass(frozen=True)
 class CreateArchive(Statement):
-    """What a query or a stream gives is kept in files: its columns and the one with the time of each row."""
+    """Keeps the rows of a query or stream in files. `timestamp` is the column with the time of each row."""
 
     name: str
     source: str

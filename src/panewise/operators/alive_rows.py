@@ -1,8 +1,7 @@
 """The rows that a continuous window holds or will hold, with their lifetimes, in stream order.
 
-`sequences` ascend; `births` and `deaths` are FOREVER until known. What else belongs to a row (its group and states,
-or its selected values) is the owner's, in arrays of the same order: `take` returns what to append to them, `forget`
-what to keep.
+`sequences` ascend; `births` and `deaths` are FOREVER until known. The owner keeps all other data of the rows (groups
+and states, or selected values) in arrays of the same order, and changes them as `take`, `forget` and `absorb` do here.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class AliveRows:
         return 3 * self.sequences.nbytes
 
     def take(self, assigned: Assigned, passing: Mask | None) -> None:
-        """Applies what became known of held rows and appends those of the new rows that pass."""
+        """Applies births and deaths that became known for held rows, and appends the new rows that pass."""
         if len(assigned.earlier) and len(self):
             places = np.searchsorted(self.sequences, assigned.earlier)
             places[places == len(self)] = 0
             found = self.sequences[places] == assigned.earlier
             places = places[found]
-            # A birth or death that is known never changes, and an unknown one is FOREVER.
+            # A known birth or death never changes; an unknown one is FOREVER.
             self.births[places] = np.minimum(self.births[places], assigned.earlier_births[found])
             self.deaths[places] = np.minimum(self.deaths[places], assigned.earlier_deaths[found])
         new = assigned.sequences
@@ -55,7 +54,7 @@ class AliveRows:
         self.deaths = np.concatenate([self.deaths, deaths])
 
     def forget(self, watermark: int) -> Mask | None:
-        """Drops the rows that have died before the watermark; returns the mask of those that stay, None for all."""
+        """Drops the rows that died before the watermark; returns the mask of those that stay (None: all)."""
         kept = self.deaths >= watermark
         if kept.all():
             return None
@@ -66,7 +65,7 @@ class AliveRows:
         return kept
 
     def absorb(self, watermark: int) -> Mask | None:
-        """Drops the rows that were born before the watermark, whose owner keeps them in another form."""
+        """Drops the rows born before the watermark, which the owner keeps in another form; returns as `forget` does."""
         kept = self.births >= watermark
         if kept.all():
             return None
@@ -86,7 +85,7 @@ class AliveRows:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        # Births and deaths are written to in place, a snapshot's arrays may be read-only.
+        # Births and deaths are changed in place, but arrays of a snapshot may be read-only.
         self.sequences = snapshot["sequences"]
         self.births, self.deaths = snapshot["births"].copy(), snapshot["deaths"].copy()
         self.held_since = snapshot["held_since"]

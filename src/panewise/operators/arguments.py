@@ -1,4 +1,4 @@
-"""The arguments of states: columns of a batch, each evaluated and encoded once for all states that read it."""
+"""The arguments of states: columns of a batch, each evaluated and encoded once for all states that read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from panewise.plan.expressions.evaluate import compiled
 
 
 class Arguments:
-    """The arguments of some states for a batch, each evaluated and encoded once per feed."""
+    """The encoded arguments of some states for one batch."""
 
     def __init__(self, places: dict[StateKey, tuple[int, ...]], columns: list[Encoded]) -> None:
         self._places = places
@@ -26,14 +26,14 @@ class Arguments:
         return [self._columns[place] for place in self._places[key]] or [NO_ARGUMENT]
 
     def rest(self, begin: int) -> Arguments:
-        """The arguments without their first rows."""
+        """The arguments of the rows from `begin` on."""
         if not begin:
             return self
         return Arguments(self._places, [Encoded(c.values[begin:], c.valid[begin:]) for c in self._columns])
 
 
 class ArgumentPlan:
-    """Which columns some states read, worked out once."""
+    """The columns that some states read; made once and used for every batch."""
 
     def __init__(self, states: tuple[StateKey, ...], pools: Pools) -> None:
         self._pools = pools
@@ -54,6 +54,7 @@ class ArgumentPlan:
 
 
 def ranks_of(key: StateKey, pools: Pools) -> Ints:
+    """The ranks of the strings that a state compares; empty if it compares none."""
     ranked = key.ranked
     return NO_INTS if ranked is None or ranked not in pools else pools[ranked].ranks()
 

@@ -1,4 +1,4 @@
-"""Which reports are due: the instants whose windows hold rows, without walking through gaps."""
+"""The reports that are due: instants whose windows hold rows. Gaps in the stream cost nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
 
-EARLIEST = -(2**62)  # before every row, and far enough from the end of int64 to subtract from
+EARLIEST = -(2**62)  # before every row, but subtracting from it does not overflow
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class EmptyReports:
 
     @property
     def points(self) -> Ints:
-        """The reports, one by one."""
+        """The point of each report."""
         return self.first + self.slide * np.arange(self.count, dtype=np.int64)
 
 
 def due_reports(cadence: Cadence, starts: Ints, ends: Ints, after: int, upto: int) -> Ints:
-    """The reports e with after < e <= upto whose window holds one of the slices, ascending.
+    """The reports e with after < e <= upto whose window holds at least one slice, ascending.
 
-    The slices come in time order, and none straddles an end of a window. Cost: O(slices + reports).
+    Slices are in time order, and none extends over an end of a window. Cost: O(slices + reports).
 
     >>> due_reports(Cadence(10, 5), np.array([0, 40]), np.array([5, 45]), -1, 100).tolist()
     [5, 10, 45, 50]
@@ -43,7 +43,7 @@ def due_reports(cadence: Cadence, starts: Ints, ends: Ints, after: int, upto: in
     if cadence.range is not None:
         last = np.minimum(last, (starts + (cadence.range + shift)) // slide)
     first = np.maximum(first, (after - cadence.align) // slide + 1)
-    # The reports of a slice that the slices before it have had already are not counted again.
+    # Reports of earlier slices are not counted again.
     reached = np.maximum.accumulate(last)
     first[1:] = np.maximum(first[1:], reached[:-1] + 1)
     counts = np.maximum(last - first + 1, 0)

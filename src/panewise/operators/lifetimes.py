@@ -1,11 +1,11 @@
 """Lifetimes: the instants at which each row enters and leaves a continuous window.
 
-A row is in the window at instant t when `birth <= t < death`. All rows of one instant apply together, so a row that is
-born and dies at the same instant never shows. What is not known yet is FOREVER.
+A row is in the window at instant t if `birth <= t < death`. All changes of one instant apply together, so a row that is
+born and dies at the same instant is never in it. A birth or death that is not known yet is FOREVER.
 
     [RANGE r OFFSET o]   born at ts + o, dies at ts + o + r          [UNBOUNDED]: never dies
-    [ROWS n OFFSET m]    born when the m-th row after it arrives, dies when the (m + n)-th does; of the stream's rows
-                         before WHERE, or of its partition's
+    [ROWS n OFFSET m]    born when the m-th row after it arrives, dies when the (m + n)-th does; counted are the rows of
+                         the stream, or of the partition, before WHERE
 
         row      1    2,3    4     5                   [ROWS 2 OFFSET 1]
         ts       10   20     30    50
@@ -13,9 +13,9 @@ born and dies at the same instant never shows. What is not known yet is FOREVER.
         row 2         |============)                   [20, 50): born with row 3, dies with row 5
         row 3                |============..           [30, ?)
 
-A query that comes in mid-stream has not seen what came before; its rows are held back until the window is whole: a time
-window's until `held_from + range + offset - 1`, a count window's until n + m rows (of the partition) have come, unless
-it is known (`begin_after`) that none of the partition came before.
+A query that is created in mid-stream has not seen earlier rows. Its rows are not born before the window is whole: a
+time window at `held_from + range + offset - 1`, a count window when n + m rows (of the partition) have come. A count
+window is whole at once if no row of the partition came before (`begin_after`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ NEVER = -(2**63)
 
 @dataclass(frozen=True)
 class Assigned:
-    """What became known with a batch of rows.
+    """The lifetimes that became known with a batch of rows.
 
-    `births` and `deaths` are those of the batch's rows; `earlier` are the sequence numbers of older rows of which a
-    birth or a death became known (the other one is FOREVER where it did not). `first` is the sequence number of the
-    batch's first row, unless `sequences` numbers each.
+    `births` and `deaths` belong to the batch's rows. `earlier` are the sequence numbers of older rows whose birth or
+    death became known; the other one is FOREVER unless it became known too. `first` is the sequence number of the
+    batch's first row, unless `sequences` has the number of each row.
     """
 
     first: int
@@ -58,14 +58,17 @@ class Lifetimes(Protocol):
     """Assigns lifetimes to rows that come in (time, arrival) order."""
 
     starts_at: int  # the first instant at which the window held a row; FOREVER before it is known
-    whole_from: int  # no row shows before this instant
+    whole_from: int  # no row is born before this instant
 
     @property
     def known_from(self) -> int:
-        """What the window held before this instant is not known; FOREVER as long as nothing is."""
+        """The first instant at which the content of the window is known; FOREVER if there is none yet."""
 
     def assign(self, rows: Rows) -> Assigned:
-        """Takes the next rows."""
+        """Takes the next rows, and returns the lifetimes that became known."""
+
+    def begin_at(self, instant: int) -> None:
+        """Rows are born at this instant at the earliest; to be called before any row."""
 
     @property
     def bytes_held(self) -> int: ...
@@ -76,7 +79,7 @@ class Lifetimes(Protocol):
 
 
 def not_held(at: int, first: int, last: int) -> NotHeldError:
-    """Why a continuous query cannot tell its state at an instant, where it knows those from the first to the last."""
+    """The error of a continuous query that knows its state from `first` to `last` only, and not at an instant."""
     held = (
         "nothing is held yet: a query that comes in mid-stream answers when its window is whole, and one over "
         "[UNBOUNDED] never"
@@ -88,7 +91,7 @@ def not_held(at: int, first: int, last: int) -> NotHeldError:
 
 
 def lifetimes_of(window: Window, schema: Schema, held_from: int | None) -> Lifetimes:
-    """The lifetimes of a window's rows; SLIDE, if any, plays no part."""
+    """Assigns the lifetimes of a window's rows; SLIDE has no effect on them."""
     if isinstance(window, TimeWindow):
         return TimeLifetimes(window, held_from)
     return CountLifetimes(window, schema, held_from)
@@ -98,7 +101,7 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 class TimeLifetimes:
-    """Of [RANGE r OFFSET o], [NOW] and [UNBOUNDED]: known at once, O(1) state."""
+    """Lifetimes in [RANGE r OFFSET o], [NOW] and [UNBOUNDED]: known at once, O(1) state."""
 
     def __init__(self, window: TimeWindow, held_from: int | None) -> None:
         self._window = window
@@ -106,10 +109,10 @@ class TimeLifetimes:
         self.starts_at = FOREVER
         self.whole_from = NEVER
         if held_from is not None and window.range_us is not None:
-            # The stream has had rows before, so an ungrouped answer exists as soon as the window is whole.
+            # The stream had rows before, so an ungrouped query has an answer as soon as the window is whole.
             self.whole_from = held_from + window.range_us + window.offset_us - 1
             self.starts_at = self.whole_from
-        # Rows that went by stay in a window without an end, and nobody knows them.
+        # Rows that came before the query stay in an unbounded window for ever, but are not known.
         self._misses_some = held_from is not None and window.range_us is None
 
     bytes_held = 0
@@ -117,6 +120,9 @@ class TimeLifetimes:
     @property
     def known_from(self) -> int:
         return FOREVER if self._misses_some else self.whole_from
+
+    def begin_at(self, instant: int) -> None:
+        self.whole_from = instant
 
     def assign(self, rows: Rows) -> Assigned:
         births = rows.times + self._window.offset_us
@@ -141,11 +147,11 @@ class TimeLifetimes:
 
 
 class CountLifetimes:
-    """Of [PARTITION BY c ROWS n OFFSET m]: holds the last n + m rows of each partition, those that have not died."""
+    """Lifetimes in [PARTITION BY c ROWS n OFFSET m]: holds the last n + m rows of each partition."""
 
     def __init__(self, window: RowsWindow, schema: Schema, held_from: int | None) -> None:
         self._rows, self._offset = window.rows, window.offset
-        self._wait = held_from is not None  # rows of any partition may have come before
+        self._wait = held_from is not None  # rows of any partition may have come before the query
         self.tail = PartitionTail(schema, window.partition_by, window.rows + window.offset, held_from)
         self.starts_at = FOREVER
         self.whole_from = NEVER
@@ -155,9 +161,12 @@ class CountLifetimes:
         return self.tail.bytes_held
 
     def begin_after(self, gone: RowCounts) -> None:
-        """Before any row: so many came before, and no others."""
+        """These rows, and no others, came before the query; to be called before any row."""
         self._wait = False
         self.tail.begin_after(gone)
+
+    def begin_at(self, instant: int) -> None:
+        self.whole_from = instant
 
     @property
     def known_from(self) -> int:
@@ -169,7 +178,7 @@ class CountLifetimes:
         first = tail.next_sequence
         tail.extend(tail.seen(rows))
         position, ends = np.arange(len(tail.partitions)), tail.ends()
-        # The number of the row that brings this one into the window, hence its position in the partition's segment.
+        # The position, in the segment of the partition, of the row with which this row is born.
         missed = tail.missed
         whole_at = np.where((missed > 0) | self._wait, missed + self._rows + self._offset, 0)
         born_by = position + np.maximum(self._offset, whole_at - tail.numbers)
@@ -179,7 +188,7 @@ class CountLifetimes:
         tail.trim()
         new = sequences >= first
         batch_order = sequences[new] - first
-        # Rows that are only counted are never shown: they die when they are born.
+        # Rows that are only counted are never in the window: they die when they are born.
         batch_births, batch_deaths = rows.times.copy(), rows.times.copy()
         batch_births[batch_order], batch_deaths[batch_order] = births[new], deaths[new]
         known = ~new & ((births != FOREVER) | (deaths != FOREVER))
@@ -188,7 +197,7 @@ class CountLifetimes:
         return Assigned(first, batch_births, batch_deaths, sequences[known], births[known], deaths[known])
 
     def _times_where_new(self, causes: Ints, ends: Ints, first: int) -> Ints:
-        """The times of the rows at these positions; FOREVER where there is none yet or it came in an earlier batch."""
+        """The times of the rows at these positions; FOREVER if a row has not come yet or came in an earlier batch."""
         result = np.full(len(causes), FOREVER, np.int64)
         there = np.flatnonzero(causes < ends)
         there = there[self.tail.sequences[causes[there]] >= first]

@@ -1,4 +1,4 @@
-"""Multisets of result rows: numbering equal rows, and cancelling what both leaves and comes at one instant.
+"""Multisets of result rows: numbers equal rows, and cancels rows that both leave and come at one instant.
 
 Rows are equal as SQL groups them: NULL equals NULL, NaN equals NaN, 0.0 equals -0.0. O(n log n) for n rows, vectorised.
 """
@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 
 def row_numbers(columns: list[pa.Array]) -> Ints:
-    """A number per row, the same for equal rows and only for them."""
+    """A number per row: equal rows, and only those, have equal numbers."""
     types = tuple(from_arrow(column.type) for column in columns)
     assert None not in types, types
     return GroupTable(types).ids(columns)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def equal_to_previous(columns: list[pa.Array]) -> Mask:
 
 
 def remaining(instants: Ints, signs: Ints, columns: list[Any]) -> Mask:
-    """Which of the changes stay when equal rows with opposite signs at one instant cancel each other.
+    """The mask of the changes that stay when equal rows with opposite signs at one instant cancel each other.
 
         instant 5:  -a  -b  +a  +a      stays:  -b  +a
 
@@ -68,7 +68,7 @@ def remaining(instants: Ints, signs: Ints, columns: list[Any]) -> Mask:
 
 
 def _net(instants: Ints, numbers: Ints, signs: Ints) -> Mask:
-    """Of every class (instant, number), the last |sum of signs| members whose sign is that of the sum."""
+    """Keeps, in every class (instant, number), the last |sum of signs| members that have the sign of the sum."""
     order = np.lexsort((signs, numbers, instants))
     instants, numbers, signs = instants[order], numbers[order], signs[order]
     opens = np.ones(len(order), np.bool_)

@@ -1,11 +1,11 @@
-"""The last rows of every partition: what count windows are measured on.
+"""The last rows of every partition, which count windows are computed from.
 
-Rows are kept by partition, within it in stream order, each with its number since the partition began (from 1):
+Rows are ordered by partition, and by the stream within a partition. Each has its number in the partition, from 1:
 
     partition   0   0   0 | 1   1 | 2   2   2
     number      4   5   6 | 1   2 | 8   9  10        sequence: the row's number in the whole stream, from 0
 
-A call costs O(held + new) but for the stable sort by partition. Without PARTITION BY there is one partition, 0.
+A call costs O(held + new) and a stable sort by partition. Without PARTITION BY there is one partition, 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def grouped_order(groups: Ints) -> Ints:
 
 
 def segment_starts(groups: Ints) -> Ints:
-    """Where each run of equal numbers starts."""
+    """The position at which each run of equal numbers starts."""
     if not len(groups):
         return np.empty(0, np.int64)
     return np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
@@ -43,19 +43,20 @@ def segment_starts(groups: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """How many rows each partition has had: its key, column by column, and the count. Others have had none."""
+    """The number of rows in each partition, by its key columns. Partitions that are not listed have no rows."""
 
     keys: list[pa.Array]
     counts: Ints
 
 
 class PartitionTail:
-    """The last `length` rows of each partition, by number. Rows that came before the first one have numbers too, where
-    it is known how many there were (`begin_after`). `held_from`: rows before that instant were not all seen, so that
-    those that come are only counted.
+    """The last `length` rows of each partition, with their numbers.
 
-    `extend` appends and gives the order in which a payload (held rows, then new ones) has to be rearranged; `trim` says
-    which rows stay. Between the two all held and new rows are visible.
+    Rows that came before the first one seen are counted too, if their number is known (`begin_after`). `held_from`: not
+    all rows before that instant were seen, so rows before it are only counted.
+
+    `extend` appends rows, and returns the order in which the owner must rearrange its payload (held rows, then new
+    ones). `trim` returns the rows that stay. Between the two calls all held and new rows are visible.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class PartitionTail:
         self._table = GroupTable(tuple(column.type for column in columns))
         self._length = length
         self._held_from = held_from
-        # By partition: how many rows it has had, and how many of them, its first ones, were not seen.
+        # By partition: the number of rows so far, and how many of the first ones were not seen.
         self._counts: Ints = np.zeros(len(self._table), np.int64)
         self._missed: Ints = np.zeros(len(self._table), np.int64)
         self.partitions: Ints = np.empty(0, np.int64)
@@ -83,7 +84,7 @@ class PartitionTail:
 
     @property
     def missed(self) -> Ints:
-        """For every row that is held, how many rows at the beginning of its partition were not seen."""
+        """For every held row, how many of the first rows of its partition were not seen."""
         return self._missed[self.partitions]
 
     @property
@@ -91,18 +92,18 @@ class PartitionTail:
         return bool(self._missed.any())
 
     def begin_after(self, gone: RowCounts) -> None:
-        """Before any row: so many came before."""
+        """Rows that came before and were not seen; to be called before any row."""
         ids = self._ids(gone.keys, len(gone.counts))
         self._counts[ids] = self._missed[ids] = gone.counts
 
     def counted(self, partition_by: tuple[str, ...]) -> RowCounts | None:
-        """How many rows each partition has had, as far as it was told or has seen them; None where it has others."""
+        """The number of rows of each partition, as far as known; None if it is partitioned by other columns."""
         if list(partition_by) != self._names:
             return None
         return RowCounts(self._table.keys(np.arange(len(self._table))), self._counts.copy())
 
     def seen(self, rows: Rows) -> Rows:
-        """The rows from `held_from` on; those before it are counted."""
+        """The rows from `held_from` on; earlier rows are only counted."""
         if self._held_from is None or not len(rows) or rows.times[0] >= self._held_from:
             return rows
         early = int(np.searchsorted(rows.times, self._held_from))
@@ -121,10 +122,10 @@ class PartitionTail:
         self._counts, self._missed = np.append(self._counts, new), np.append(self._missed, new)
         return ids
 
-    # -- rows that were --------------------------------------------------------------------------------------------
+    # -- rows that are held ----------------------------------------------------------------------------------------
 
     def extend(self, rows: Rows) -> Ints:
-        """Takes new rows; returns the order of (held rows, new rows) by partition."""
+        """Appends new rows; returns the order of (held rows, new rows) by partition."""
         new = self._partitions_of(rows)
         held = len(self.partitions)
         partitions = np.concatenate([self.partitions, new])
@@ -134,7 +135,7 @@ class PartitionTail:
         fresh = np.arange(self.next_sequence, self.next_sequence + len(rows))
         self.sequences = np.concatenate([self.sequences, fresh])[order]
         self.next_sequence += len(rows)
-        # The first row of a segment is held with its number, or it is the first after those that are only counted.
+        # The first row of a segment is held and has a number, or it is the first one after the rows only counted.
         first_numbers = np.concatenate([self.numbers, self._counts[new] + 1])[order]
         self._counts += np.bincount(new, minlength=len(self._counts))
         starts = segment_starts(self.partitions)
@@ -149,7 +150,7 @@ class PartitionTail:
         return np.repeat(bounds, bounds - starts)
 
     def trim(self) -> Mask:
-        """Forgets all but the last rows of every partition; returns the mask of those that stay."""
+        """Drops all but the last rows of every partition; returns the mask of those that stay."""
         kept = self.ends() - np.arange(len(self.partitions)) <= self._length
         if not kept.all():
             self.partitions, self.numbers = self.partitions[kept], self.numbers[kept]
@@ -175,7 +176,7 @@ class PartitionTail:
         if "counts" in snapshot:
             self._counts, self._missed = snapshot["counts"].copy(), snapshot["missed"].copy()
             self._held_from = snapshot["held_from"]
-        else:  # of an earlier panewise, which counted from the first row that it saw
+        else:  # written by an earlier panewise, which counted from the first row that it saw
             self._counts, self._missed = np.zeros((2, len(self._table)), np.int64)
             np.maximum.at(self._counts, self.partitions, self.numbers)
         self.times, self.sequences = snapshot["times"], snapshot["sequences"]

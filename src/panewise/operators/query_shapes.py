@@ -1,4 +1,4 @@
-"""Shapes: members that select and aggregate alike have one number, and what follows from it is worked out once."""
+"""Shapes: numbers of equal aggregations, so that what depends on the aggregation only is computed once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from panewise.plan.aggregation import Aggregation, Pools, StateKey
 
 
 class Shapes:
-    """Numbers of aggregations, from 0 on."""
+    """Distinct aggregations, numbered from 0."""
 
     def __init__(self) -> None:
         self._numbers: dict[Aggregation, int] = {}
@@ -22,11 +22,11 @@ class Shapes:
         return number
 
     def asked_by(self, shape: int) -> tuple[StateKey, ...]:
-        """What members of a shape ask of an answer."""
+        """The states and statistics that members of a shape need in an answer."""
         return self._aggregations[shape].asked
 
     def is_silent_when_empty(self, shape: int, pools: Pools) -> bool:
-        """Whether HAVING drops the report of an empty window, for members without groups."""
+        """Whether HAVING drops the report of an empty window; for ungrouped members."""
         if shape not in self._silent:
             self._silent[shape] = _drops_empty(self._aggregations[shape], pools)
         return self._silent[shape]

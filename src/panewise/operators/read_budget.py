@@ -1,9 +1,9 @@
-"""What one one-time query may make and how long it may take, checked while it runs.
+"""The budget of a one-time query: rows, bytes and seconds, checked while it runs.
 
-Rows are results of joins and selected rows. Bytes are what these take, and groups, columns that are computed, and what
-is read from files. Both are counted part by part, before the next part is made: a read takes its budget and one part,
-times the few copies that operators make of what they hold. Rows that are only scanned take no memory and are not
-counted; seconds bound them.
+Rows are results of joins and selected rows. Bytes are the memory of these rows, of groups, of computed columns, and of
+what is read from files. Both are counted part by part, before the next part is made. So a read takes at most its budget
+and one part, times the few copies that operators make. Rows that are only scanned take no memory and are not counted;
+the limit of seconds bounds them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow as pa
 from panewise.errors import PlanError, ReadLimitError
 from panewise.plan.expressions.text_sizes import limited
 
-PART_CELLS = 1 << 22  # values that are computed before the budget is looked at again
+PART_CELLS = 1 << 22  # values computed between two checks of the budget
 PART_ROWS_MAX = 65_536
 PART_ROWS_MIN = 64
-SHORT_CELLS = 64  # values of eight bytes that a short SELECT computes for each row, at most
+SHORT_CELLS = 64  # most values of eight bytes that a short SELECT computes for a row
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ReadLimits:
 
 
 class ReadBudget:
-    """What is left for one read. Its seconds begin when it is made.
+    """The budget of one read. Its seconds begin when the object is created.
 
     >>> budget = ReadBudget(ReadLimits(rows=10))
     >>> budget.take(rows=9)
@@ -64,11 +64,11 @@ class ReadBudget:
         self._bytes = 0
 
     def begin_again(self) -> None:
-        """What was made is given up; the seconds go on."""
+        """Sets rows and bytes back to 0, because the results were discarded; the seconds continue."""
         self._rows = self._bytes = 0
 
     def take(self, rows: int = 0, size: int = 0) -> None:
-        """So many rows and bytes more have been made, or are about to be; ReadLimitError where that is too much."""
+        """Counts rows and bytes that were made or are about to be made; ReadLimitError if a limit is exceeded."""
         self._rows += rows
         self._bytes += size
         limits = self._limits
@@ -80,8 +80,8 @@ class ReadBudget:
             raise _exceeded(f"takes longer than {limits.seconds:g} s", "read_seconds")
 
     def texts(self) -> AbstractContextManager[None]:
-        """Inside, texts that one expression makes are refused before they are made, where they alone would take more
-        than all bytes; seconds are looked at too."""
+        """A context in which a text that alone exceeds the limit of bytes is refused before it is made; seconds are
+        checked too."""
         return limited(self._check_texts)
 
     def _check_texts(self, size: int) -> None:
@@ -90,17 +90,17 @@ class ReadBudget:
         self.take()
 
     def take_batch(self, batch: pa.RecordBatch) -> None:
-        """Rows that were copied out of files: bytes that are held, and no rows that the read has made."""
+        """Counts rows copied from files: their bytes, but not as rows that the read made."""
         self.take(size=batch.nbytes)
 
 
 def part_rows(cells: int) -> int:
-    """How many rows to compute at a time, where so many values of eight bytes are computed for each."""
+    """The number of rows to compute at a time, if `cells` values of eight bytes are computed for each."""
     return max(PART_ROWS_MIN, min(PART_ROWS_MAX, PART_CELLS // max(1, cells)))
 
 
 def weight_of(cells: int) -> int:
-    """How much more a row costs than in a short SELECT, where so many values of eight bytes are computed for each."""
+    """The cost of a row relative to a short SELECT, if `cells` values of eight bytes are computed for it."""
     return max(1, cells // SHORT_CELLS)
 
 

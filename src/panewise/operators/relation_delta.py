@@ -1,15 +1,15 @@
-"""Deltas: how the relation of a plan's edge changes in a step of time.
+"""Deltas: how the relation on an edge of a plan changes in a step of time.
 
-A plan over several windows runs as a tree of operators. A step accounts for all instants in [since, until); every
-operator takes one delta per input and gives one. The relation at an instant t is the multiset of rows with
-`birth <= t < death`, where an end overrides a death that was said before. All changes of one instant apply together.
+A plan over several windows runs as a tree of operators. A step covers all instants in [since, until). Every operator
+takes one delta per input and returns one. The relation at an instant t is the multiset of rows with
+`birth <= t < death`. An end overrides a death that was given before. All changes of one instant apply together.
 
     MONOTONIC   deaths are FOREVER, nothing ends
     WEAKEST     deaths are known and ascend with the births
     WEAK        deaths are known, in any order
-    STRICT      a death may be unknown, or come earlier than was said: the row ends (a negative row)
+    STRICT      a death may be unknown, or come earlier than expected: then the row ends (a negative row)
 
-Invariant: what a relation is at any instant does not depend on how time was cut into steps. Golab 2006, section 3.2.
+Invariant: the relation at an instant does not depend on how time was cut into steps. Golab 2006, section 3.2.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ NONE: Ints = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Delta:
-    """New rows with their numbers on the edge, which ascend and are never used again, their births, which ascend, and
-    their deaths; and the numbers of rows that end, with the instants at which they do, which ascend."""
+    """New rows, with their numbers on the edge, births and deaths; and numbers of rows that end, with the instants.
+
+    Numbers of new rows ascend and are never reused. Births ascend, and so do the instants of ends.
+    """
 
     batch: pa.RecordBatch
     sequences: Ints
@@ -46,7 +48,7 @@ class Delta:
         return len(self.sequences)
 
     def take(self, chosen: NDArray[Any]) -> Delta:
-        """The new rows at these positions, ascending, or where the mask is true; ends stay as they are."""
+        """The new rows at these ascending positions, or where the mask is true; ends do not change."""
         positions = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         if len(positions) == len(self):
             return self
@@ -55,19 +57,19 @@ class Delta:
         return Delta(batch, *own, self.ended, self.ended_at)
 
     def followed_by(self, other: Delta) -> Delta:
-        """The new rows of both, of two steps that follow each other; nothing ends."""
+        """The new rows of both deltas, from two consecutive steps; nothing ends in them."""
         table = pa.Table.from_batches([self.batch, other.batch.cast(self.batch.schema)]).combine_chunks()
         batch = table.to_batches()[0] if table.num_rows else self.batch
         numbers = np.concatenate([self.sequences, other.sequences])
         return Delta(batch, numbers, np.concatenate([self.births, other.births]), np.append(self.deaths, other.deaths))
 
     def from_instant(self, begins: int) -> Delta:
-        """The same for somebody who accounts for the instants from one on only; nothing ends."""
+        """The delta for a reader that begins at an instant: earlier births are moved to it; nothing ends."""
         births = np.maximum(self.births, begins)
         return Delta(self.batch, self.sequences, births, self.deaths).take(births < self.deaths)
 
     def settled(self) -> Delta:
-        """The same with the ends of rows that came in this very step among their deaths."""
+        """The delta in which rows that come and end in this step have their end as death."""
         places = np.searchsorted(self.sequences, self.ended)
         here = np.append(self.sequences, -1)[places] == self.ended
         if not here.any():
@@ -77,44 +79,44 @@ class Delta:
         return Delta(self.batch, self.sequences, self.births, deaths, self.ended[~here], self.ended_at[~here])
 
     def with_batch(self, batch: pa.RecordBatch) -> Delta:
-        """Other values for the same rows."""
+        """The delta with other values for the same rows."""
         return Delta(batch, self.sequences, self.births, self.deaths, self.ended, self.ended_at)
 
 
 def no_delta(schema: pa.Schema) -> Delta:
-    """Nothing changes."""
+    """A delta without changes."""
     return Delta(empty_batch(schema), NONE, NONE, NONE)
 
 
 class Described(Protocol):
-    """What EXPLAIN asks of an operator that has a state."""
+    """An operator with a state, as EXPLAIN shows it."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def said(self) -> Mapping[str, str]:
-        """What is said of it besides its name."""
+        """Properties to show besides the name."""
 
 
 class DeltaOperator(ABC):
     """A node of a running plan."""
 
     name: ClassVar[str]  # in EXPLAIN
-    takes_parts: ClassVar[bool] = False  # whether new rows of one instant may come in several steps to its end
+    takes_parts: ClassVar[bool] = False  # whether new rows of one instant may come in several steps
 
     @abstractmethod
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
-        """Accounts for the instants in [since, until), of which the inputs are all that is new."""
+        """The changes at the instants in [since, until); the inputs have all changes there."""
 
     @property
     def results_made(self) -> int:
-        """How many results a join has made."""
+        """The number of results that a join has made."""
         return 0
 
     @property
     def said(self) -> Mapping[str, str]:
-        """What EXPLAIN says of it besides its name."""
+        """What EXPLAIN shows besides the name."""
         return {}
 
     @property

@@ -1,7 +1,7 @@
-"""The relation of a query without aggregates: selected values of rows, each there from its birth to its death.
+"""The relation of a query without aggregates: selected values of rows, each from its birth to its death.
 
-Births and deaths are points of any axis that ascends, instants of a continuous query or numbers of reports. Changes
-cost O(rows held + changes log changes) a call.
+Births and deaths are points on an ascending axis: instants of a continuous query, or numbers of reports. A call of
+`changes` costs O(rows held + changes log changes).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 
 def wanted(emit: Emission, signs: Ints) -> Mask:
-    """Which changes a query emits."""
+    """The mask of the changes that a query emits."""
     if emit is Emission.CHANGES:
         return np.ones(len(signs), np.bool_)
     assert emit is not Emission.RSTREAM
@@ -48,7 +48,7 @@ class SelectedValues:
 
 @dataclass(frozen=True)
 class Entered:
-    """Rows that have entered a relation, in the order of their births, and when they leave it."""
+    """Rows that have entered a relation, in order of their births, with births and deaths."""
 
     births: Ints
     deaths: Ints
@@ -58,7 +58,7 @@ class Entered:
 class RelationRows:
     """Row i of `values` lives from `alive.births[i]` to `alive.deaths[i]`.
 
-    Where it is `followed`, `entered` are the rows of the last step, also those that have left it since.
+    If `followed` is set, `entered` has the rows that entered in the last step, including those that left again.
     """
 
     followed = False
@@ -75,14 +75,14 @@ class RelationRows:
         return int(self.values.nbytes) + self.alive.bytes_held
 
     def take(self, rows: Rows, assigned: Assigned, passing: Mask | None) -> None:
-        """New rows with their lifetimes; only those that pass WHERE are held."""
+        """Takes new rows with their lifetimes; only those that pass WHERE are held."""
         self.alive.take(assigned, passing)
         chosen = rows if passing is None else rows.take(passing)
         if len(chosen):
             self.values = pa.concat_tables([self.values, self._selected.of(chosen)]).combine_chunks()
 
     def changes(self, since: int, until: int, emit: Emission) -> tuple[Ints, Ints, pa.Table]:
-        """Points in [since, until), signs and values of what a query emits there, by point, what leaves first."""
+        """The changes that a query emits in [since, until): points, signs and values, by point, leaving rows first."""
         alive = self.alive
         shows = alive.births < alive.deaths
         came = np.flatnonzero(shows & (alive.births >= since) & (alive.births < until))
@@ -94,28 +94,28 @@ class RelationRows:
         taken = wrapped(rows)
         kept = remaining(points, signs, [column.take(taken) for column in self.values.columns])
         chosen = np.flatnonzero(kept & wanted(emit, signs))
-        # What leaves stands before what comes, both in stream order: a stable sort keeps that within a point.
+        # Leaving rows are before new ones, both in stream order; a stable sort keeps this order within a point.
         chosen = chosen[np.argsort(points[chosen], kind="stable")]
         return points[chosen], signs[chosen], self.values.take(wrapped(rows[chosen]))
 
     def at(self, point: int) -> pa.Table:
-        """The values there at a point."""
+        """The values of the rows in the relation at a point."""
         return self.values.filter(wrapped((self.alive.births <= point) & (point < self.alive.deaths)))
 
     def entering(self, since: int, until: int) -> Entered:
-        """The rows that enter in [since, until), of those that are held."""
+        """The held rows that enter in [since, until)."""
         births, deaths = self.alive.births, self.alive.deaths
         rows = np.flatnonzero((births < deaths) & (births >= since) & (births < until))
         rows = rows[np.argsort(births[rows], kind="stable")]
         return Entered(births[rows], deaths[rows], self.values.take(wrapped(rows)))
 
     def follow(self, since: int, until: int) -> None:
-        """Before what a step brought is forgotten: who follows is told of it."""
+        """Keeps the rows that entered in a step for followers; called before `forget`."""
         if self.followed:
             self.entered = self.entering(since, until)
 
     def forget(self, before: int, born: bool = False) -> None:
-        """Drops the rows that died before a point, or (`born`) all that were born before it."""
+        """Drops the rows that died before a point; if `born`, all rows born before it."""
         kept = self.alive.absorb(before) if born else self.alive.forget(before)
         if kept is not None:
             self.values = self.values.filter(wrapped(kept)).combine_chunks()

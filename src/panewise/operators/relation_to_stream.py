@@ -1,14 +1,14 @@
-"""From reports to streams: ISTREAM and DSTREAM between successive reports, and the restore semantics.
+"""From reports to streams: ISTREAM and DSTREAM of successive reports, and the RESTORE semantics.
 
-A report is a multiset of the selected values; the window columns are not compared. The report at e is compared with
-the one before it, at e - slide; a report that has no rows counts as one:
+A report is a multiset of the selected values; the window columns are not compared. The report at e is compared with the
+previous one, at e - slide. A report without rows counts too:
 
     report      1: {a, b}     2: {b, b, c}     3: {}
     ISTREAM     a, b          b, c
     DSTREAM                   a                b, b, c
 
-RESTORE (Golab 2006, section 3.3.4) adds the results that a continual evaluation would have produced between two reports
-and that had gone again when the second one came. Only the rows of the last report are kept.
+RESTORE (Golab 2006, section 3.3.4) adds the results that a continuous evaluation would have produced between two
+reports but that are no longer in the second one. Only the rows of the last report are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from panewise.temporal import TimeWindow
 
 @dataclass(frozen=True)
 class CountedReports:
-    """Reports of a count window, numbered from `first` on, each with its window, and all rows with their reports."""
+    """Reports of a count window, numbered from `first`: the windows, and all rows with the numbers of their reports."""
 
     first: int
     starts: Ints
@@ -71,7 +71,10 @@ def window_columns(window: TimeWindow, numbers: Ints) -> list[pa.Array]:
 
 
 class RelationToStream:
-    """What is new in, or has gone since, the report before. `items` is the schema of the selected values."""
+    """The rows that are new in each report, or missing from it, compared with the previous one.
+
+    `items` is the schema of the selected values.
+    """
 
     def __init__(self, emit: Emission, items: pa.Schema) -> None:
         assert emit in (Emission.ISTREAM, Emission.DSTREAM)
@@ -86,14 +89,14 @@ class RelationToStream:
         return int(self._last.nbytes)
 
     def process(self, reports: pa.Table, window: TimeWindow, watermark: int) -> pa.Table:
-        """Reports of a periodic time window, all that were due up to the watermark, in order of `window_end`."""
+        """The results for all reports of a periodic time window up to the watermark, in order of `window_end`."""
         numbers = report_number(window, microseconds(reports.column(WINDOW_END)))
         last = last_report_number(window, watermark)
         found, values = self._differences(numbers, reports.select(self._items.names), last)
         return table_of([*window_columns(window, found), *values.columns], self._schema)
 
     def process_counted(self, reports: CountedReports) -> pa.Table:
-        """The next reports of a count window."""
+        """The results for the next reports of a count window."""
         if not len(reports.ends):
             return self._schema.empty_table()
         upto = reports.first + len(reports.ends) - 1
@@ -102,7 +105,7 @@ class RelationToStream:
         return table_of([*edges, *values.columns], self._schema)
 
     def _differences(self, numbers: Ints, values: pa.Table, upto: int) -> tuple[Ints, pa.Table]:
-        """Every row is new in its report and gone in the next one, unless an equal one takes its place."""
+        """Every row comes in its report and leaves in the next one; equal rows that leave and come cancel."""
         held = self._last.num_rows
         both = pa.concat_tables([self._last, values.cast(self._items)]).combine_chunks()
         shown = np.concatenate([np.full(held, self._last_number, np.int64), numbers])
@@ -135,17 +138,16 @@ _UNTIL_A_REPORT = INT64_MAX  # in place of the number of a report that is not kn
 class Restore:
     """ISTREAM RESTORE and RSTREAM RESTORE of a periodic time window.
 
-    The host runs a continuous query with the same window but for SLIDE and Emit.ISTREAM beside the periodic one. What
-    that reports at instants in [e - slide, e), the state at e minus one microsecond has passed: it belongs to the
-    report at e.
+    Beside the periodic query, the host runs a continuous ISTREAM query with the same window without SLIDE. Its
+    insertions at instants in [e - slide, e) belong to the report at e.
 
-        ISTREAM RESTORE at e = all of it
-        RSTREAM RESTORE at e = the report at e, and of it what ISTREAM at e does not show: the short-lived results
+        ISTREAM RESTORE at e = all these insertions
+        RSTREAM RESTORE at e = the report at e, and the insertions that ISTREAM at e does not show: short-lived results
 
-    `begins`: of a query that came in mid-stream, the first instant at which its window is whole. What is there then is
-    shown as if it had come then, so that the first whole report does not know what came since the one before it: the
-    next one is the first that is said. `is_total`: it is an aggregate without groups, whose empty windows have a report
-    as soon as one window has held a row. Nobody knows whether one has, so that it begins after its first report.
+    `begins`: for a query created in mid-stream, the first instant at which its window is whole. The continuous query
+    shows all rows that are there then as insertions. The first whole report therefore does not know which rows are new,
+    and the report after it is the first one emitted. `is_total`: an aggregate without groups reports empty windows from
+    the first window with a row on. Whether there has been one is unknown, so that it begins after its own first report.
     """
 
     def __init__(
@@ -154,12 +156,12 @@ class Restore:
         assert emit in (Emission.ISTREAM, Emission.RSTREAM)
         self._emit = emit
         self._window = window
-        # Reports up to this number are not said.
-        self._unsaid = NEVER if begins == NEVER else last_report_number(window, begins) + 1
+        # Reports up to this number are not emitted.
+        self._skipped = NEVER if begins == NEVER else last_report_number(window, begins) + 1
         if begins != NEVER and is_total and emit is Emission.RSTREAM:
-            self._unsaid = _UNTIL_A_REPORT
+            self._skipped = _UNTIL_A_REPORT
         self._schema = periodic_schema(items)
-        self._pending = items.empty_table()  # came after the last report
+        self._pending = items.empty_table()  # insertions after the last report
         self._pending_numbers: Ints = np.empty(0, np.int64)
         self._newcomers = RelationToStream(Emission.ISTREAM, items)
 
@@ -168,12 +170,12 @@ class Restore:
         return int(self._pending.nbytes) + self._pending_numbers.nbytes + self._newcomers.bytes_held
 
     def process(self, reports: pa.Table, insertions: pa.Table, watermark: int) -> pa.Table:
-        """`reports` are those due up to the watermark, `insertions` what the continuous query reported below it."""
+        """The results up to the watermark, from the due reports and the insertions of the continuous query."""
         produced = self._due(insertions, watermark)
-        if self._unsaid == _UNTIL_A_REPORT and reports.num_rows:
-            self._unsaid = int(report_number(self._window, microseconds(reports.column(WINDOW_END)[:1]))[0])
+        if self._skipped == _UNTIL_A_REPORT and reports.num_rows:
+            self._skipped = int(report_number(self._window, microseconds(reports.column(WINDOW_END)[:1]))[0])
         if self._emit is Emission.ISTREAM:
-            return self._said(produced)
+            return self._emitted(produced)
         newcomers = self._newcomers.process(reports, self._window, watermark)
         both = pa.concat_tables([newcomers, produced]).combine_chunks()
         signs = np.ones(both.num_rows, np.int64)
@@ -182,16 +184,16 @@ class Restore:
         short_lived = remaining(ends, signs, both.columns[2:]) & (signs > 0)
         shown = pa.concat_tables([reports.cast(self._schema), both.filter(wrapped(short_lived))])
         order = np.argsort(microseconds(shown.column(WINDOW_END)), kind="stable")
-        return self._said(shown.take(wrapped(order)).combine_chunks())
+        return self._emitted(shown.take(wrapped(order)).combine_chunks())
 
-    def _said(self, table: pa.Table) -> pa.Table:
-        if self._unsaid == NEVER or not table.num_rows:
+    def _emitted(self, table: pa.Table) -> pa.Table:
+        if self._skipped == NEVER or not table.num_rows:
             return table
         ends = microseconds(table.column(WINDOW_END))
-        return table.filter(wrapped(report_number(self._window, ends) > self._unsaid)).combine_chunks()
+        return table.filter(wrapped(report_number(self._window, ends) > self._skipped)).combine_chunks()
 
     def _due(self, insertions: pa.Table, watermark: int) -> pa.Table:
-        """The insertions that belong to reports up to the watermark, stamped with them; the others wait."""
+        """The insertions that belong to reports up to the watermark, with their windows; the others stay pending."""
         instants = microseconds(insertions.column(INSTANT))
         names = self._pending.schema.names
         values = pa.concat_tables([self._pending, insertions.select(names).cast(self._pending.schema)])
@@ -204,14 +206,14 @@ class Restore:
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "unsaid": self._unsaid,
+            "unsaid": self._skipped,
             "pending": self._pending,
             "pending_numbers": self._pending_numbers.copy(),
             "newcomers": self._newcomers.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._unsaid = snapshot.get("unsaid", NEVER)
+        self._skipped = snapshot.get("unsaid", NEVER)
         self._pending = snapshot["pending"]
         self._pending_numbers = snapshot["pending_numbers"]
         self._newcomers.restore(snapshot["newcomers"])

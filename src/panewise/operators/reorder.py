@@ -1,7 +1,7 @@
-"""The reorder buffer: rows in any order in, rows in (event time, arrival) order out, when the watermark passes them.
+"""The reorder buffer: takes rows in any order, and releases them in (event time, arrival) order behind the watermark.
 
-Rows that come in order, the usual case, are never copied or sorted: whole batches are handed on and the one that the
-watermark cuts is sliced. Otherwise what is released is sorted, O(held + released log released) a call.
+Rows that come in order, the usual case, are never copied or sorted: whole batches are released, and the batch that
+the watermark cuts is sliced. Otherwise the released rows are sorted: O(held + released log released) a call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from panewise.schema import Schema
 class ReorderBuffer:
     """Holds the rows that the watermark has not passed yet.
 
-    `_parts` are the held rows in order of arrival; `_ordered` says that they are also in order of event time, each
-    within itself and one after the other.
+    `_parts` are the held rows in order of arrival. If `_ordered`, they are in order of event time too, within each part
+    and across parts.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -44,7 +44,7 @@ class ReorderBuffer:
         self._parts.append(rows)
 
     def release(self, watermark: int) -> Rows:
-        """The rows with event times before the watermark, in (time, arrival) order; they are held no longer."""
+        """Removes and returns the rows with event times before the watermark, in (time, arrival) order."""
         return self._release_ordered(watermark) if self._ordered else self._release_sorted(watermark)
 
     def _release_ordered(self, watermark: int) -> Rows:
@@ -66,7 +66,7 @@ class ReorderBuffer:
         if not len(due):
             self._parts = [rows]
             return self._empty
-        # Rows are held in order of arrival, so a stable sort by time keeps ties in that order.
+        # Rows are in order of arrival, which a stable sort by time keeps for equal times.
         order = due[np.argsort(rows.times[due], kind="stable")]
         self._parts, self._ordered = [], True
         self.insert(rows.take(rows.times >= watermark))

@@ -1,10 +1,10 @@
-"""What a tree has to say at once: the reports of many members, most of them written together.
+"""The reports that a family returns at once, for many members, most of them written together.
 
-Members that select alike are written as one batch, whatever their windows: a batch for each would cost more than all
-answers. Whoever wants one member's reports gets a slice, made when it is asked for.
+Members of one shape are written as one batch, whatever their windows: a batch for each would cost more than all
+answers. The reports of one member are a slice of it, made on request.
 
     batch    | report | report | report | report | report |
-    cuts     0        2                 4        5        the rows 0 to 2 are of member numbers[0], and so on
+    cuts     0        2                 4        5        rows 0 to 2 belong to member numbers[0], and so on
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Piece: TypeAlias = pa.RecordBatch | EmptyReports
 
 @dataclass
 class MemberBatches:
-    """Reports of several members of one shape; `numbers` are the members' windows, each once."""
+    """Reports of several members of one shape; `numbers` are the numbers of the members' windows, all different."""
 
     shape: int
     batch: pa.RecordBatch
@@ -36,13 +36,13 @@ class MemberBatches:
 
     @cached_property
     def places(self) -> Ints:
-        """By number, which of the cuts is a member's; -1 for none."""
+        """The position of each window number among the cuts; -1 if it is not there."""
         places = np.full(int(self.numbers.max()) + 1, -1, np.int64)
         places[self.numbers] = np.arange(len(self.numbers))
         return places
 
     def of(self, number: int) -> pa.RecordBatch | None:
-        """A member's reports."""
+        """The reports of the member with this window number; None if there are none."""
         place = int(self.places[number]) if number < len(self.places) else -1
         if place < 0:
             return None
@@ -52,9 +52,9 @@ class MemberBatches:
 
 @dataclass
 class Reports(Mapping[str, list[Piece]]):
-    """By member, in order of time. `apart` are those that were not written together; both may hold some of a member."""
+    """Pieces by member, in order of time. `apart` has those not written together; a member may have reports in both."""
 
-    names: dict[int, str]  # of the members' windows
+    names: dict[int, str]  # the member, by window number
     together: list[MemberBatches] = field(default_factory=list)
     apart: dict[str, list[Piece]] = field(default_factory=dict)
 
@@ -82,9 +82,9 @@ class Reports(Mapping[str, list[Piece]]):
 
 
 def in_order(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces of one member in the order of their reports.
+    """The pieces of one member, in order of their reports.
 
-    A batch is cut where a range of empty reports lies between two of its own. No other pieces overlap.
+    A batch is cut if a range of empty reports lies between two of its reports. No other pieces overlap.
     """
     gaps = np.sort(np.array([piece.first for piece in pieces if isinstance(piece, EmptyReports)], np.int64))
     if not len(gaps):
@@ -102,7 +102,7 @@ def in_order(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def first_end(piece: Piece) -> int:
-    """The first report of a piece, by which pieces of a member are put in order."""
+    """The first report of a piece, by which the pieces of a member are sorted."""
     if isinstance(piece, EmptyReports):
         return piece.first
     return int(integers(piece.column(1).slice(0, 1))[0])

@@ -1,4 +1,4 @@
-"""The columns of results beside the selected items: `window_start` and `window_end`, or `instant` and `change`."""
+"""The columns of results besides the selected items: `window_start` and `window_end`, or `instant` and `change`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def timestamps(values: Ints) -> pa.Array:
 
 
 def no_timestamps(count: int) -> pa.Array:
-    """A TIMESTAMP column of NULLs: the starts of windows that have none."""
+    """A TIMESTAMP column of NULLs, for the starts of windows without a beginning."""
     return pa.nulls(count, TIMESTAMP.to_arrow())
 
 
@@ -40,7 +40,7 @@ def item_schema(items: tuple[SelectItem, ...]) -> pa.Schema:
 
 
 def continuous_schema(items: pa.Schema, emit: Emission) -> pa.Schema:
-    """`instant`, for a change log `change`, then the items."""
+    """`instant`, then `change` in a change log, then the items."""
     fields = [pa.field(INSTANT, TIMESTAMP.to_arrow())]
     if emit is Emission.CHANGES:
         fields.append(pa.field(CHANGE, pa.int32()))
@@ -54,13 +54,13 @@ def periodic_schema(items: pa.Schema) -> pa.Schema:
 
 
 def table_of(columns: list[Any], schema: pa.Schema) -> pa.Table:
-    """The columns as a table, each converted to its declared type where an expression gave another."""
+    """The columns as a table; a column whose type is not the declared one is converted."""
     fitted = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(fitted, schema=schema)
 
 
 def change_log(instants: Ints, signs: Ints, items: list[Any], emit: Emission, schema: pa.Schema) -> pa.Table:
-    """Results of a continuous query, in the order given: all with `change`, or only what came or what went."""
+    """Results of a continuous query, in the order given: with `change`, or only insertions or only deletions."""
     if emit is Emission.CHANGES:
         return table_of([timestamps(instants), wrapped(signs.astype(np.int32)), *items], schema)
     assert emit is not Emission.RSTREAM, "a continuous query has no RSTREAM"

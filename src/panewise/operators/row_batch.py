@@ -1,4 +1,4 @@
-"""Rows on their way through operators: an Arrow batch with its event times and arrival numbers beside it."""
+"""Rows as operators exchange them: an Arrow batch with event times and arrival numbers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from panewise.arrays import Ints
 
 @dataclass(frozen=True)
 class Rows:
-    """`times` are the event times in microseconds. `arrived` numbers the stream's rows as they came: the number of the
-    first one where they follow each other, else the number of each. `ascends`: times are known to ascend."""
+    """`times` are event times in microseconds. `arrived` has the arrival numbers of the rows in the stream: the number
+    of the first row if they are consecutive, else the number of each. `ascends`: times are known to ascend."""
 
     batch: pa.RecordBatch
     times: Ints
@@ -26,19 +26,19 @@ class Rows:
 
     @cached_property
     def arrivals(self) -> Ints:
-        """The number of each row; made only when somebody needs them."""
+        """The arrival number of each row; computed on first use."""
         if isinstance(self.arrived, np.ndarray):
             return self.arrived
         return np.arange(self.arrived, self.arrived + len(self), dtype=np.int64)
 
     @property
     def first_arrived(self) -> int:
-        """The number of the first row; there must be rows."""
+        """The arrival number of the first row; there must be rows."""
         return int(self.arrived[0]) if isinstance(self.arrived, np.ndarray) else self.arrived
 
     @property
     def last_arrived(self) -> int:
-        """The number of the last row; there must be rows."""
+        """The arrival number of the last row; there must be rows."""
         return int(self.arrived[-1]) if isinstance(self.arrived, np.ndarray) else self.arrived + len(self) - 1
 
     @cached_property
@@ -65,7 +65,7 @@ class Rows:
 
 
 def concatenated(parts: list[Rows]) -> Rows:
-    """The parts one after the other; at least one is needed for the schema."""
+    """The rows of all parts, in order; there must be at least one part, for the schema."""
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -79,13 +79,13 @@ def concatenated(parts: list[Rows]) -> Rows:
 
 
 def _is_followed(before: Rows, after: Rows) -> bool:
-    """Whether both are numbered by their first rows, and the second goes on where the first ends."""
+    """Whether both have consecutive numbers, and the second continues those of the first."""
     first, second = before.arrived, after.arrived
     return not isinstance(first, np.ndarray) and not isinstance(second, np.ndarray) and first + len(before) == second
 
 
 def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches of a stream may have strings as dictionaries or not, as they were pushed."""
+    """The batches with one schema: some batches of a stream may have strings as dictionaries, others not."""
     if all(batch.schema.equals(batches[0].schema) for batch in batches):
         return batches
     plain = pa.schema(

@@ -1,4 +1,4 @@
-"""WHERE: which rows of a batch a query sees."""
+"""WHERE: selects the rows of a batch that a query sees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RowSelection:
         self._condition: Any = None if where is None else compiled(where)
 
     def passing(self, rows: Rows) -> NDArray[np.bool_] | None:
-        """The mask of the rows that pass; None where all do."""
+        """The mask of the rows that pass; None if all pass."""
         if self._condition is None or not len(rows):
             return None
         mask: NDArray[np.bool_] = flags(self._condition(rows.batch))

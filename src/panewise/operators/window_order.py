@@ -1,9 +1,8 @@
-"""Windows in the order in which synopses like to be asked, each once, in time linear in their number.
+"""Distinct windows in the order that suits synopses, found in time linear in the number of windows.
 
-Thousands of members ask for thousands of windows at every flush, many of them the same: one of 60 s that slides by 2 s
-asks for half of what one of 60 s that slides by 1 s asks for. They are wanted by their ends and, of equal ends,
-shortest first, so that one can be built on the one before it. Starts and ends are small numbers, so that is a counting
-sort.
+Thousands of members ask for thousands of windows at every flush, and many of these are equal: all windows of 60 s that
+slide by 2 s are also windows of 60 s that slide by 1 s. The order is by end, and shortest first for equal ends, so that
+a synopsis can build an answer on the one before it. Starts and ends are small numbers, so a counting sort is enough.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ import numpy as np
 from panewise.arrays import Ints
 from panewise.loops import compiled_loop
 
-NEAR = 8  # slices from where a point is looked for first; farther ones are found by bisection
-ROOMY = 16  # so many times more slices than windows, and a sort by comparison costs less
+NEAR = 8  # slices to search one by one from the estimated place, before bisection
+ROOMY = 16  # with this many times more slices than windows, a sort by comparison is cheaper
 
 
 @compiled_loop
 def _counted(keys: Ints, order: Ints, counts: Ints, result: Ints) -> None:
-    """The numbers of `order`, sorted by their keys; equal ones stay in order."""
+    """Sorts `order` by the keys of its numbers, stably, into `result`."""
     for i in range(order.shape[0]):
         counts[keys[order[i]] + 1] += 1
     for k in range(1, counts.shape[0]):
@@ -32,7 +31,8 @@ def _counted(keys: Ints, order: Ints, counts: Ints, result: Ints) -> None:
 
 @compiled_loop
 def _numbered(starts: Ints, ends: Ints, order: Ints, firsts: Ints, places: Ints) -> int:
-    """In the order given, the first of each run of equal windows, and the number of every window's run."""
+    """Finds the first window of each run of equal windows in the order given, and the run of every window; returns the
+    number of runs."""
     found = 0
     for i in range(order.shape[0]):
         w = order[i]
@@ -70,9 +70,9 @@ def _placed(starts: Ints, points: Ints, result: Ints) -> None:
 
 
 def slice_places(starts: Ints, points: Ints) -> Ints:
-    """How many of the starts, which ascend, lie before each point.
+    """The number of starts, which ascend, before each point.
 
-    Slices of one length, which most trees have, are found at once; others by bisection.
+    Slices of one length, the usual case, are found at once; others by bisection.
 
     >>> slice_places(np.array([10, 20, 30]), np.array([5, 10, 11, 30, 99])).tolist()
     [0, 0, 1, 2, 3]
@@ -83,9 +83,9 @@ def slice_places(starts: Ints, points: Ints) -> Ints:
 
 
 def distinct_windows(starts: Ints, ends: Ints, slices: int) -> tuple[Ints, Ints]:
-    """Which windows to ask for, in order, and by which of them each is answered.
+    """The windows to ask for, in order, and for each window its place among them.
 
-    Ends are from 0 to the number of slices, starts from -1 on.
+    Ends are at most the number of slices, and starts at least -1.
 
     >>> firsts, places = distinct_windows(np.array([0, 2, 1, 2]), np.array([4, 4, 3, 4]), 4)
     >>> firsts.tolist(), places.tolist()

@@ -1,8 +1,8 @@
-"""Which HAVING a collective index can narrow down: an aggregate of integers between constants.
+"""Finds the condition in HAVING that a collective index can use: an aggregate between constants.
 
-HAVING is taken apart into what must all hold; a part that compares COUNT, SUM of integers, MAX or MIN with a constant
-gives a bound, and bounds on one aggregate are intersected. The index then proposes groups and HAVING itself, whole,
-is checked on each of them, so that a bound may be wider than what the query says but never narrower.
+Each conjunct of HAVING that compares COUNT, SUM of integers, MAX or MIN with a constant gives a bound. Bounds on one
+aggregate are intersected. The index proposes groups, and the whole HAVING is checked on each of them. So a bound may be
+wider than the query's condition, but never narrower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXTREMES = (Operation.MIN_INT, Operation.MAX_INT, Operation.MIN_FLOAT, Operatio
 
 @dataclass(frozen=True)
 class CollectiveCondition:
-    """The aggregate `function` of an argument (None: of rows) lies between two bounds, both inclusive; None is none."""
+    """The aggregate `function`, kept as `state`, is between two inclusive bounds. None means no bound."""
 
     function: str
     state: StateKey
@@ -35,11 +35,11 @@ class CollectiveCondition:
 
     @property
     def selective(self) -> bool:
-        """Whether it narrows the groups down without looking at all that have rows."""
+        """Whether an index finds the groups without looking at every group that has rows."""
         return self.function in ("MAX", "MIN") or (self.least is not None and self.least > 0)
 
     def within(self, other: CollectiveCondition) -> CollectiveCondition:
-        """Both conditions, which are on one aggregate."""
+        """The conjunction with another condition on the same aggregate."""
         leasts = [bound for bound in (self.least, other.least) if bound is not None]
         mosts = [bound for bound in (self.most, other.most) if bound is not None]
         return replace(self, least=max(leasts, default=None), most=min(mosts, default=None))
@@ -51,7 +51,7 @@ class CollectiveCondition:
 
 
 def collective_condition(aggregation: Aggregation, window: Window) -> CollectiveCondition | None:
-    """The condition of a query's HAVING that a collective index answers best; None where there is none."""
+    """The condition in a query's HAVING that a collective index answers best; None if there is none."""
     suffix = isinstance(window, TimeWindow) and window.range_us is not None and not window.offset_us
     if not suffix or not aggregation.keys or aggregation.having is None:
         return None
@@ -67,13 +67,13 @@ def collective_condition(aggregation: Aggregation, window: Window) -> Collective
 
 
 def _kept_exactly(key: StateKey) -> bool:
-    """Whether substreams have a synopsis for the state: what adds up in integers, and extremes of numbers."""
+    """Whether collective indices can keep the state: it must be a sum of integers or an extreme of numbers."""
     operation = key.kind.operation
     return key.held is key and (operation in _EXTREMES or (operation is Operation.ADD and not key.kind.float_fields))
 
 
 def _compared(part: Expression, aggregation: Aggregation) -> CollectiveCondition | None:
-    """A comparison of an aggregate with a constant, either way round."""
+    """The condition of a conjunct that compares an aggregate with a constant, on either side; otherwise None."""
     if not isinstance(part, Call) or part.function not in _SWAPPED or len(part.arguments) != 2:
         return None
     left, right = part.arguments
@@ -108,7 +108,7 @@ def _of_aggregate(aggregation: Aggregation, number: int) -> CollectiveCondition 
 
 
 def _bounded(blank: CollectiveCondition, function: str, value: object) -> CollectiveCondition | None:
-    """With the bounds that a comparison sets."""
+    """The condition with the bounds that a comparison sets; None if they cannot be represented."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if blank.floats:

@@ -1,6 +1,6 @@
-"""EXPLAIN of a physical node: the operator that runs, what it shares with whom, and how its rows may be spread.
+"""EXPLAIN of a physical node: its operator, what it shares with other queries, and how its rows may be spread.
 
-What is shared is read from the `PhysicalPlan` that the node stands in.
+What is shared follows from the `PhysicalPlan` that contains the node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from panewise.plan.physical_plan import (
 
 
 def explained_node(plan: PhysicalPlan, name: str, statistics: Statistics) -> Explanation:
-    """How a query of a plan is run, or would be, where the plan is not running yet."""
+    """How a query of a plan runs, or would run if the plan is not running yet."""
     match plan.queries[name].node:
         case FamilyQuery() as node:
             others = len(plan.families[family_key(name, node)]) - 1
@@ -36,7 +36,7 @@ def explained_node(plan: PhysicalPlan, name: str, statistics: Statistics) -> Exp
 
 
 def family_said(node: FamilyQuery) -> dict[str, str]:
-    """The family that a query is in, how its rows may be spread, and the technique that it asks for, if it does."""
+    """The properties of a query's family: its shape, how rows may be spread, and the technique if one is asked for."""
     technique = node.shape.technique
     asked = {} if technique is None else {"technique": technique}
     past = {"begins with": "rows of the past, alone"} if node.with_past else {}

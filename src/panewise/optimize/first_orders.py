@@ -1,9 +1,9 @@
-"""In which orders the joins of a plan begin: `JoinPlan`s of all of its joins.
+"""Chooses the first orders of all joins of a plan, as `JoinPlan`s.
 
-Where the rate of an input was measured, each new row probes the others in the order that the estimate says is best.
-Where nothing was, all rates would be assumed to be the same, which says little: an order then follows equalities as far
-as they lead, and takes the lowest number else. What a join measures while it runs may change its orders later
-(`reordering.py`). Cost: that of the best orders for joins of three inputs and more, nothing for pairs.
+If the rate of an input was measured, the orders are the best by estimate. If nothing was measured, all rates would be
+assumed to be equal, which says little. Then each order follows equalities while it can, and otherwise takes the input
+with the lowest number. A running join may change its orders by its own measurements (`joins/reordering.py`). Cost: a
+search for the best orders for joins of three or more inputs, nothing for pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from panewise.plan.join_layers import AMONG_STREAMS, JoinLayer, joins_of, layers
 from panewise.plan.nodes import Emit, Node, Scan
 from panewise.plan.physical_plan import JoinPlan, Orders
 
-CHOICE = 3  # inputs, from which on there is more than one order
+CHOICE = 3  # the number of inputs from which on there is more than one order
 
 
 def joins_planned(plan: Emit, statistics: Statistics | None = None) -> tuple[JoinPlan, ...]:
@@ -43,7 +43,7 @@ def joins_planned(plan: Emit, statistics: Statistics | None = None) -> tuple[Joi
 
 
 def default_orders(inputs: int, classes: Sequence[frozenset[int]]) -> Orders:
-    """Connected inputs first. `classes`: the inputs that each class of equal attributes has.
+    """Orders that probe connected inputs first. `classes`: the inputs of each class of equal attributes.
 
     >>> default_orders(3, [frozenset({0, 2}), frozenset({1, 2})])
     ((2, 1), (2, 0), (0, 1))
@@ -61,18 +61,18 @@ def default_orders(inputs: int, classes: Sequence[frozenset[int]]) -> Orders:
 
 
 def unmeasured_orders(schemas: Sequence[pa.Schema], condition: Expression | None) -> Orders:
-    """The orders of a join of inputs with these schemas, where nothing is measured."""
+    """The orders of a join of inputs with these schemas, without measurements."""
     classes = [frozenset(key_class.keys) for key_class in taken_apart(schemas, condition).classes]
     return default_orders(len(schemas), classes)
 
 
 def _orders(layer: JoinLayer, inputs: Sequence[Node] | None, statistics: Statistics) -> Orders:
-    """`inputs`: the nodes that the layer joins; None where rows that have met tables are one of them."""
+    """The orders of a layer. `inputs`: the nodes that it joins; None if one is the result of joins with tables."""
     schemas = [schema.to_arrow() for schema in layer.schemas]
     if inputs is None or len(inputs) < CHOICE or not any(_is_measured(node, statistics) for node in inputs):
         return unmeasured_orders(schemas, layer.condition)
     parts = taken_apart(schemas, layer.condition)
-    edges = [_held(node, own, statistics) for node, own in zip(inputs, map(conjuncts, parts.filters), strict=True)]
+    edges = [_held_rows(node, own, statistics) for node, own in zip(inputs, map(conjuncts, parts.filters), strict=True)]
     return best_orders([JoinInput(edge.births, edge.alive) for edge in edges], _predicates(parts.classes, edges))
 
 
@@ -81,8 +81,8 @@ def _is_measured(node: Node, statistics: Statistics) -> bool:
     return any(part.name in (statistics.table_rows if is_table(part) else statistics.rates) for part in scans)
 
 
-def _held(node: Node, own: Sequence[Expression], statistics: Statistics) -> EdgeEstimate:
-    """What of an input is held, behind the conjuncts that read it alone."""
+def _held_rows(node: Node, own: Sequence[Expression], statistics: Statistics) -> EdgeEstimate:
+    """The estimate of the rows that are held of an input, after the conjuncts that read only this input."""
     return costed(node, statistics).edge.selected(own, statistics)
 
 

@@ -1,9 +1,8 @@
-"""The node of a query, made of its logical plan, of what was measured and of what runs already.
+"""Makes the physical node of a query from its logical plan, measurements and the running queries, for `planner.py`.
 
-Operators, spread and shape follow from the plan and its options alone. What is chosen by cost is chosen here once: the
-rewrites of a plan over several inputs, and the orders in which its joins begin. Both are in the node. What has been
-`Decided` before is not chosen again but carried out. Without statistics everything follows from the plan, so that every
-process of a host comes to the same node. `planner.py` is the face of this.
+Operators, spread and shape follow from the plan and its options alone. The rewrites of a plan over several inputs and
+the first orders of its joins are chosen here by cost, once, and are part of the node. `Decided` choices are carried out
+and not chosen again. Without statistics the node follows from the plan, so that all processes of a host make the same.
 """
 
 from __future__ import annotations
@@ -68,16 +67,16 @@ def physical(
     running: PhysicalPlan = NOTHING_RUNS,
     decided: Decided = NOTHING_DECIDED,
 ) -> PhysicalQuery:
-    """The node of a query. `sharing`: one of `SHARING`; where nothing is shared, queries are told apart by `name`.
+    """The node of a query. `sharing`: one of `SHARING`. If nothing is shared, `name` makes the query's keys unique.
 
-    `running`: what a query may share with. `decided`: what was decided on it when it was created.
+    `running`: the queries with which it may share. `decided`: the stored decisions on the query.
     """
     node_of = _NodeMaker(sharing, statistics, running)
     return node_of.query(plan, options, name, decided)
 
 
 def physical_once(plan: Emit) -> OnceQuery:
-    """The node of a query that is answered once."""
+    """The node of a one-time query."""
     if has_several_inputs(plan):
         return OnceQuery(plan, None, Once.INPUTS)
     block = block_of(plan)
@@ -97,7 +96,7 @@ def _way_once(plan: Emit, block: Block) -> Once:
 
 
 class _NodeMaker:
-    """Makes the nodes of a query and of those in parentheses inside it."""
+    """Makes the nodes of a query and of the queries in parentheses inside it."""
 
     def __init__(self, sharing: str, statistics: Statistics, running: PhysicalPlan) -> None:
         self._sharing = sharing
@@ -105,7 +104,7 @@ class _NodeMaker:
         self._running = running
 
     def query(self, plan: Emit, options: Options, name: str, decided: Decided) -> PhysicalQuery:
-        """`options` are those of the outermost query, in which others have no part."""
+        """The node of a query. Queries in parentheses have no options."""
         if decided.slide_us is not None:
             plan = with_slide(plan, decided.slide_us)
         block = block_of(plan)
@@ -125,17 +124,17 @@ class _NodeMaker:
         return alone_with_past(node, name) if decided.with_past else node
 
     def _alone(self, name: str) -> str:
-        """What tells a query apart from all others, where it is to share with nobody."""
+        """The name that makes a query's keys unique if nothing is shared; otherwise empty."""
         return name if self._sharing == "none" else ""
 
     def _inner(self, inputs: list[Node], name: str, decided: Decided) -> list[PhysicalQuery | None]:
-        """The nodes of queries in parentheses; None for an input that has a name."""
+        """For each input, the node of the query in parentheses; None if the input is a stream, table or named query."""
         found: list[PhysicalQuery | None] = []
-        told, number = list(decided.inner), 0
+        decisions, number = list(decided.inner), 0
         for source in inputs:
             if isinstance(source, Emit):
                 number += 1
-                own = told[number - 1] if number <= len(told) else NOTHING_DECIDED
+                own = decisions[number - 1] if number <= len(decisions) else NOTHING_DECIDED
                 found.append(self.query(source, (), inner_name(name, number), own))
             else:
                 found.append(None)
@@ -160,7 +159,7 @@ class _NodeMaker:
         return node if decided.orders is not None else self._as_it_runs(node, name)
 
     def _as_it_runs(self, node: DeltaQuery, name: str) -> DeltaQuery:
-        """A core that runs already goes on in the orders in which it began for its first query."""
+        """The node with the first orders of its core as it runs, if its core already runs for another query."""
         key, own = core_key(name, node), node.core_join
         others = () if key is None or own is None else self._running.cores.get(key, ())
         first = self._running.node_of(others[0]) if others else None
@@ -170,7 +169,7 @@ class _NodeMaker:
         return replace(node, joins=tuple(replace(j, orders=orders) if j is own else j for j in node.joins))
 
     def _rewritten(self, plan: Emit, name: str, alone: str, decided: Decided) -> Rewritten:
-        """The cheapest plan that means the same; one with a core which others may have too mostly keeps it."""
+        """The cheapest plan with the same meaning. A plan with a core that can be shared keeps it in most cases."""
         if decided.rewrites is not None:
             return rewritten_again(plan, decided, shown_name(name))
         core = core_of(plan)
@@ -183,7 +182,7 @@ class _NodeMaker:
 
 
 def alone_with_past(node: Sharing, name: str) -> Sharing:
-    """The node of a query that begins with rows of before its time, which cannot be put below those of others."""
+    """The node of a query that starts from rows of the past. It shares nothing: running state takes no earlier rows."""
     if isinstance(node, DeltaQuery):
         return replace(node, alone=name, with_past=True)
     return replace(node, shape=replace(node.shape, alone=name), with_past=True)
@@ -194,7 +193,7 @@ def _joins(plan: Emit, name: str, statistics: Statistics, decided: Decided) -> t
         return joins_planned(plan, statistics)
     joins = joins_planned(plan)
     for join, orders in zip(joins, decided.orders, strict=False):
-        # As many origins as the join has inputs, each with all of the others.
+        # There must be an order for each input, and it must contain all other inputs.
         inputs = list(range(len(join.names)))
         if [sorted((origin, *order)) for origin, order in enumerate(orders)] != [inputs] * len(inputs):
             raise _other_joins(name)
@@ -205,8 +204,8 @@ def _joins(plan: Emit, name: str, statistics: Statistics, decided: Decided) -> t
 
 def _other_joins(name: str) -> SnapshotError:
     return SnapshotError(
-        f"the state of query '{shown_name(name)}' is that of joins which this panewise would not make of it",
-        hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
+        f"the stored state of query '{shown_name(name)}' belongs to joins that this version of panewise does not make",
+        hint="use the version that wrote it, or drop the query there and create it again here",
     )
 
 
@@ -231,7 +230,7 @@ def _operator(block: Block, silent: bool) -> Operator:
 
 
 def _spread_of_member(block: Block) -> Spread:
-    """Partials of its slices, folded anywhere and merged by group, are all that most members need."""
+    """The spread of a family's member. Most members need only partials, folded anywhere and merged by group."""
     window = block.window
     folded = (
         isinstance(block.source, Scan)

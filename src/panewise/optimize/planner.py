@@ -1,13 +1,13 @@
-"""The planner: from all logical plans, and what was measured, to the physical plan. Nothing else chooses what runs.
+"""The planner: makes the physical plan from logical plans and measurements. Nothing else chooses what runs.
 
     running PhysicalPlan + new query + Statistics + Decided  ->  PhysicalPlan;  its difference is what a host applies
 
-A plan that no operator runs has been refused before (`refusals.py`). What is chosen stands in the nodes of the plan,
-and what of that would be chosen otherwise another day is written down (`plan/decided.py`): a query that comes back is
-planned by what was decided on it, and by what is measured where nothing was. Between two batches families are woven
-anew (`sharing/weaver.py`) and joins reordered (`joins/reordering.py`), which are differences of the plan too.
+`refusals.py` has already refused plans that no operator runs. Choices are stored in the nodes of the plan. Choices that
+depend on measurements are also stored beside the query (`plan/decided.py`): a restored query is planned by its stored
+decisions, and by measurements where there are none. Between two batches families may be woven anew
+(`sharing/weave/weaver.py`) and joins reordered (`joins/reordering.py`); these are differences of the plan too.
 
-Cost: that of the node, which for several inputs is the search for rewrites; a dict of all queries is copied.
+Cost: that of making the node (for several inputs, a search for rewrites), and of copying a dict of all queries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from panewise.plan.physical_plan import Difference, PhysicalPlan, PhysicalQuery,
 
 @dataclass(frozen=True)
 class LogicalQuery:
-    """A query as it is to be planned, by its name in lower case."""
+    """A query to be planned. `name` is in lower case."""
 
     name: str
     plan: Emit
@@ -34,7 +34,7 @@ class LogicalQuery:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans for one host. `sharing`: one of `SHARING`; `statistics`: what is measured now, the rest is assumed.
+    """Plans for one host. `sharing`: one of `SHARING`. `statistics`: current measurements; what is missing is assumed.
 
     >>> from panewise.plan.physical_plan import PhysicalPlan
     >>> Planner().without(PhysicalPlan(), "q") == PhysicalPlan()
@@ -45,23 +45,23 @@ class Planner:
     statistics: Statistics = NOTHING_MEASURED
 
     def planned(self, running: PhysicalPlan, query: LogicalQuery, decided: Decided | None = None) -> PhysicalPlan:
-        """What is to run with a new query. `decided`: what was decided on it when it was created; None: it is new.
+        """The plan with one more query. `decided`: the stored decisions on the query; None if it is new.
 
-        SnapshotError where that cannot be carried out any more.
+        SnapshotError if the decisions can no longer be carried out.
         """
         node = self.node(running, query, decided)
         return running.changed(Difference(coming={query.name: Planned(node)}))
 
     def without(self, running: PhysicalPlan, name: str) -> PhysicalPlan:
-        """What is to run when a query is gone. What was chosen for others stays: their state is held by it."""
+        """The plan without a query. The choices for other queries stay, because their state depends on them."""
         return running.changed(Difference(going=(name,))) if name in running.queries else running
 
     def node(self, running: PhysicalPlan, query: LogicalQuery, decided: Decided | None = None) -> PhysicalQuery:
-        """The node of a query beside those that run."""
-        told = decided or Decided()
-        if is_at_most(query.options) and told.slide_us is None:
-            told = replace(told, slide_us=slide_at_most(query.plan, running))
-        # What an older panewise did not write down it has planned one by one, and by assumptions.
+        """The node of a query, given the queries that run."""
+        decisions = decided or Decided()
+        if is_at_most(query.options) and decisions.slide_us is None:
+            decisions = replace(decisions, slide_us=slide_at_most(query.plan, running))
+        # An older panewise that stored no decisions planned each query alone, from assumptions.
         statistics, others = (self.statistics, running) if decided is None else (NOTHING_MEASURED, NOTHING_RUNS)
         return physical(
             query.plan,
@@ -70,5 +70,5 @@ class Planner:
             query.name,
             statistics=statistics,
             running=others,
-            decided=told,
+            decided=decisions,
         )

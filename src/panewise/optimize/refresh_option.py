@@ -1,18 +1,18 @@
-"""The option `refresh` of a query: whether its SLIDE is a rhythm or an upper bound.
+"""The option `refresh` of a query: whether its SLIDE is exact or an upper bound.
 
     CREATE QUERY q WITH (refresh = 'at_most') AS SELECT ... FROM s [RANGE 1 MINUTE SLIDE 7 SECONDS]
 
-`exact`, the default: a report at every multiple of the slide. `at_most`, the reading of Golab 2006, section 8.4.1: at
-most so much time between two reports. Then the query gets, when it is created, the longest slide within its own at
-which another query of its family (same source, WHERE and GROUP BY) reports anyway:
+`exact`, the default: a report at every multiple of the slide. `at_most`, as in Golab 2006, section 8.4.1: the slide is
+the longest time between two reports. When such a query is created, it gets the longest slide up to its own at which
+another query of its family (same source, WHERE and GROUP BY) already reports:
 
-    another's slide   2 s   |   |   |   |   |   |   |
-    its own           7 s               .      |
-    what it gets      6 s               |            every report of it is one of the other's instants
+    slide of the other query   2 s   |   |   |   |   |   |   |
+    slide as written           7 s               .      |
+    chosen slide               6 s               |            each of its reports is at an instant of the other query
 
-So the family needs no edges for the ends of its windows, and both are answered in one pass. With no such query it keeps
-its slide. What it got stays, whoever comes and goes later, and is written down (`plan/decided.py`): a query's rhythm
-never changes while it lives. Each report is that of the window with the slide it got; EXPLAIN shows it.
+So the family needs no more edges for the ends of its windows, and both queries are answered in one pass. If there is no
+such query, the query keeps its slide. The chosen slide never changes while the query lives. It is stored
+(`plan/decided.py`), and EXPLAIN shows it. Each report is over the window with the chosen slide.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def is_at_most(options: Options) -> bool:
 
 
 def check_refresh(plan: Emit) -> None:
-    """PlanError where a query of this plan has no slide that could be an upper bound."""
+    """PlanError if a query with this plan has no slide that could be an upper bound."""
     block = None if has_several_inputs(plan) else block_of(plan)
     if block is None or not _is_periodic_aggregate(block) or block.restore:
         raise PlanError(
-            "refresh = 'at_most' is for aggregates over one window of time that slides",
+            "refresh = 'at_most' is only for aggregates over one sliding window of time",
             hint="give the window a SLIDE, or leave refresh out",
         )
 
 
 def slide_at_most(plan: Emit, running: PhysicalPlan) -> int:
-    """The longest slide within that of the plan at which a query that runs reports anyway; otherwise its own."""
+    """The longest slide up to the plan's own at which a running query of its family reports; otherwise its own."""
     block = block_of(plan)
     others = (node.block for name, planned in running.queries.items() for _, node in hosted(name, planned.node))
     window = block.window
@@ -63,7 +63,7 @@ def slide_at_most(plan: Emit, running: PhysicalPlan) -> int:
 
 
 def with_slide(plan: Emit, slide_us: int) -> Emit:
-    """The same plan, over a window with another slide."""
+    """The plan with another slide."""
     replaced = _with_slide(plan, slide_us)
     assert isinstance(replaced, Emit)
     return replaced

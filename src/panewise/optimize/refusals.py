@@ -1,8 +1,8 @@
-"""What cannot be planned is refused here, in words, on all hosts and before anything else is done with it.
+"""Refuses statements that cannot be planned, on all hosts, before anything else is done with them.
 
-`check_query` and `check_once` refuse what no operator runs (`plan/supported/supported_plans.py` and its parts) and
-options that do not fit the plan. `check_host` refuses what one host lacks and another one has: `LACKS` is the table
-of that. What comes too late is refused when it is hosted: only the host knows what rows have gone by
+`check_query` and `check_once` refuse plans that no operator runs (`plan/supported/supported_plans.py`) and options that
+do not fit the plan. `check_host` refuses what one host lacks and another has, as listed in `LACKS`. A query that is
+created too late is refused when it is hosted, because only the host knows which rows are gone
 (`engine/hosting/late_queries.py`).
 """
 
@@ -24,20 +24,20 @@ from panewise.plan.nodes import Emit
 from panewise.plan.supported.supported_plans import check_supported
 from panewise.temporal import RowsWindow, Window
 
-ROWS_MAX = 10**18  # that a window of rows counts in each of its clauses
+ROWS_MAX = 10**18  # the largest number in a clause of a window of rows
 
 
 class HostKind(Enum):
-    """Who is to run what is planned."""
+    """The kind of host that is to run a plan."""
 
     EMBEDDED = "the embedded engine"
     SPARK = "Spark"
 
 
 def check_query(plan: Emit, options: Options = (), taken_before: bool = False) -> None:
-    """PlanError for a query that runs on and that no operator runs, or whose options do not fit it.
+    """PlanError for a registered query that no operator runs, or whose options do not fit it.
 
-    `taken_before`: it was accepted once, perhaps by a panewise that ignored a mode without meaning.
+    `taken_before`: the query was accepted before, perhaps by a version that ignored a meaningless mode.
     """
     check_supported(plan)
     for name, value in options:
@@ -49,7 +49,7 @@ def check_query(plan: Emit, options: Options = (), taken_before: bool = False) -
 
 
 def _check_option(name: str, value: object, plan: Emit, options: Options, taken_before: bool) -> None:
-    """One option of a query, which its plan has to admit."""
+    """PlanError if the plan of a query does not allow this option."""
     if name == "sharing":
         raise PlanError("the option sharing has no effect yet", hint="leave it out")
     if name == "refresh" and is_at_most(options):
@@ -61,9 +61,9 @@ def _check_option(name: str, value: object, plan: Emit, options: Options, taken_
 
 
 def check_once(plan: Emit) -> None:
-    """PlanError for a query that is answered once and that no operator answers."""
+    """PlanError for a one-time query that no operator answers."""
     if named_answer(plan) is not None:
-        return  # an answer is read as it is, whatever a window over the results would say
+        return  # the query reads the answer of another query, not a window over its results
     check_supported(plan, once=True)
     for node in windowed_inputs(plan):
         check_lengths(node.window)
@@ -72,35 +72,35 @@ def check_once(plan: Emit) -> None:
 
 
 def check_lengths(window: Window | None) -> None:
-    """PlanError for a window of more rows than any stream has: their numbers would leave the range of integers."""
+    """PlanError for a window of more rows than any stream has. Row numbers would overflow int64."""
     if not isinstance(window, RowsWindow):
         return
     for clause, rows in (("ROWS", window.rows), ("SLIDE", window.slide or 0), ("OFFSET", window.offset)):
         if rows > ROWS_MAX:
             raise PlanError(
                 f"{clause} {rows} of {window} is more than {ROWS_MAX:,} rows, the most that a window counts",
-                hint="[UNBOUNDED] holds all rows there ever were",
+                hint="use [UNBOUNDED] to keep all rows",
             )
 
 
 def check_host(statement: s.Statement, host: HostKind) -> None:
-    """PlanError for a statement that asks for what this host lacks."""
+    """PlanError for a statement that this kind of host cannot run."""
     for kind, refuse in LACKS[host]:
         if isinstance(statement, kind):
             refuse(statement)
 
 
 def _check_lookup_mode(plan: Emit) -> None:
-    """A query in that mode reports nothing and holds its answer of the moment; reports are what SLIDE asks for."""
+    """PlanError if a query cannot have mode = 'lookup', in which it makes no reports and holds its current answer."""
     if plan.periodic:
         raise PlanError(
-            "mode = 'lookup' is for a window without SLIDE, and a query with one reports",
-            hint="leave out SLIDE, or leave out the mode: lookup finds the last report of any query",
+            "mode = 'lookup' needs a window without SLIDE, because a query with SLIDE makes reports",
+            hint="leave out SLIDE, or leave out the mode: lookup finds the last report of every query",
         )
     if has_several_inputs(plan):
         raise PlanError(
             "mode = 'lookup' over several inputs or DISTINCT has no operator yet",
-            hint="leave the mode out: lookup finds the answer of any continuous query",
+            hint="leave out the mode: lookup finds the answer of every continuous query",
         )
 
 
@@ -116,7 +116,7 @@ def _refuse_at_most(statement: s.CreateQuery) -> None:
 def _refuse_changes(statement: s.CreateTable) -> None:
     if any(name.lower() == "changes" for name, _ in statement.options):
         raise PlanError(
-            f"table '{statement.name}' would be changed by a stream, which has no operator on Spark yet",
+            f"table '{statement.name}' cannot be changed by a stream on Spark yet",
             hint="change it by statements, or join the stream itself",
         )
 
@@ -124,8 +124,8 @@ def _refuse_changes(statement: s.CreateTable) -> None:
 def _refuse_own_lifetimes(statement: s.CreateArchive) -> None:
     if dict(statement.options)["lifetime"] == OWN:
         raise PlanError(
-            "on Spark results come without the times at which they leave the answer of their query, so lifetime = "
-            f"'{OWN}' is for the embedded engine",
+            f"lifetime = '{OWN}' is for the embedded engine: on Spark it is not known when results leave the answer of "
+            "their query",
             hint="give the archive a lifetime, such as '1 day'",
         )
 
@@ -133,12 +133,12 @@ def _refuse_own_lifetimes(statement: s.CreateArchive) -> None:
 def _refuse_layout_by_cost(statement: s.AlterArchive) -> None:
     if dict(statement.options).get("layout") == BY_COST:
         raise PlanError(
-            "on Spark nobody counts what an archive is asked for, so its layout cannot be chosen by cost",
-            hint="name one, such as '4x4'",
+            "on Spark the reads of an archive are not counted, so its layout cannot be chosen by cost",
+            hint="write a layout such as '4x4'",
         )
 
 
-Refusal = tuple[type[Any], Callable[[Any], None]]  # a statement, and what is refused of it
+Refusal = tuple[type[Any], Callable[[Any], None]]  # a kind of statement, and the check that refuses it
 
 LACKS: dict[HostKind, tuple[Refusal, ...]] = {
     HostKind.EMBEDDED: (),

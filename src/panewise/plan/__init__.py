@@ -1,8 +1,9 @@
 """Plans: what a query computes.
 
-`nodes` are the logical plan, made by `build`; `physical_plan` says what runs, `decided` what the planner has decided
-on a query; `expressions` evaluates and prints scalar expressions, `supported` refuses what no operator runs,
-`explanation` is the text of EXPLAIN.
+`build` makes the logical plan, whose nodes are in `nodes`; `supported` refuses plans that no operator runs. `blocks`,
+`inputs`, `join_layers` and `shared_core` find the parts of a plan that operators run. `physical_plan` says what runs,
+with `family_plan`, `placement` and `once`; `decided` is what the planner stores with a query. `expressions` evaluates
+and prints scalar expressions, and `explanation` is the text of EXPLAIN.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What a query aggregates: keys, the states behind its aggregates, and what it makes of an answer.
+"""What a query aggregates: its keys, the states of its aggregates, and its items and HAVING.
 
-`Aggregation` is the description that every aggregating operator works from. Its items and HAVING read an *answer batch*
-with one row per answered group: columns `key_0, key_1, ...` and `aggregate_0, aggregate_1, ...`.
+Every aggregating operator works from an `Aggregation`. Items and HAVING read an *answer batch* with one row per
+answered group: columns `key_0, key_1, ...` and `aggregate_0, aggregate_1, ...`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Pools = dict[Expression, StringPool]
 
 @dataclass(frozen=True)
 class StateKey:
-    """A state over argument expressions; equal keys are one state, whoever asks for it."""
+    """A state over argument expressions. Queries whose keys are equal share one state."""
 
     kind: StateKind
     arguments: tuple[Expression, ...]
 
     def __post_init__(self) -> None:
-        # Keys index every dictionary of a tree: hashing the whole expression each time would cost more than the work.
+        # Keys index every dictionary of a tree. Hashing the expression each time would cost more than the work itself.
         object.__setattr__(self, "_hash", hash((self.kind, self.arguments)))
 
     def __hash__(self) -> int:
@@ -50,22 +50,22 @@ class StateKey:
 
     @cached_property
     def written(self) -> str:
-        """What snapshots call it. No rename in the code changes the text (`written_names.py`)."""
+        """The name of the state in snapshots. No rename in the code changes it (`written_names.py`)."""
         return f"StateKey(kind={written(self.kind)}, arguments={written(self.arguments)})"
 
     @cached_property
     def name(self) -> str:
-        """A hash of that, with the kind in front: what columns of partials and pages call it, in every process."""
+        """The kind and a hash of `written`: the state's name in columns of partials and pages, in every process."""
         return f"{self.kind.name}_{blake2b(self.written.encode(), digest_size=8).hexdigest()}"
 
     @property
     def shown(self) -> str:
-        """For people: `sum(price)`."""
+        """The state for people: `sum(price)`."""
         return f"{self.kind.name}({', '.join(map(to_sql, self.arguments)) or '*'})"
 
     @cached_property
     def code_fields(self) -> tuple[tuple[int, Expression], ...]:
-        """The int64 fields that hold codes of strings, each with the argument whose pool they belong to."""
+        """The int64 fields that hold codes of strings, each with the argument whose string pool has the code."""
         operation = self.kind.operation
         if operation in (Operation.MIN_STRING, Operation.MAX_STRING):
             return ((0, self.arguments[0]),)
@@ -75,12 +75,12 @@ class StateKey:
 
     @cached_property
     def ordered(self) -> bool:
-        """Whether it depends on when rows came."""
+        """Whether the state depends on the order of rows."""
         return Operation.EARLIEST <= self.kind.operation < Operation.USER
 
     @cached_property
     def held(self) -> StateKey:
-        """The state that is kept for it: itself, unless it is a question to a state without a fixed size."""
+        """The state that is kept: this one, or the state without a fixed size that this statistic is computed from."""
         if isinstance(self.kind, StatisticKind):
             assert self.kind.held is not None
             return StateKey(self.kind.held, self.arguments)
@@ -88,7 +88,7 @@ class StateKey:
 
     @cached_property
     def ranked(self) -> Expression | None:
-        """The argument whose strings are compared, where the state needs their order."""
+        """The argument whose strings the state compares; None if it compares no strings."""
         match self.kind.operation:
             case Operation.MIN_STRING | Operation.MAX_STRING:
                 return self.arguments[0]
@@ -119,12 +119,12 @@ class Aggregation:
 
     @cached_property
     def states(self) -> tuple[StateKey, ...]:
-        """The distinct states that it needs; the count of rows, which says which groups exist, comes first."""
+        """The distinct states to keep. The count of rows comes first; it says which groups exist."""
         return tuple(dict.fromkeys(key.held for key in self.asked))
 
     @cached_property
     def asked(self) -> tuple[StateKey, ...]:
-        """What it asks of an answer: the states, and questions in place of those without a fixed size."""
+        """The states to read from an answer, with statistics in place of states without a fixed size."""
         found = {ROW_COUNT: None}
         for parts in self.parts:
             found.update(dict.fromkeys(parts))
@@ -132,12 +132,12 @@ class Aggregation:
 
     @cached_property
     def holistic(self) -> bool:
-        """Whether some state has no fixed size."""
+        """Whether a state has no fixed size."""
         return any(isinstance(key.kind, HeldKind) for key in self.states)
 
     @cached_property
     def parts(self) -> tuple[tuple[StateKey, ...], ...]:
-        """Per aggregate, the states that it is lowered from."""
+        """For each aggregate, the states that it is lowered from."""
         return tuple(
             tuple(StateKey(part.kind, tuple(arguments[a] for a in part.arguments)) for part in bound.parts)
             for bound, arguments in zip(self.aggregates, self.arguments, strict=True)
@@ -163,12 +163,12 @@ class Aggregation:
 
     @cached_property
     def report_schema(self) -> pa.Schema:
-        """Window columns as points of the axis, then the items."""
+        """The window columns as int64 points of the axis, then the items."""
         return pa.schema([("window_start", pa.int64()), ("window_end", pa.int64()), *self.item_schema])
 
     @cached_property
     def timed_schema(self) -> pa.Schema:
-        """The same where the axis is event time."""
+        """The window columns as timestamps, for an axis of event time, then the items."""
         time = pa.timestamp("us", tz="UTC")
         return pa.schema([("window_start", time), ("window_end", time), *self.item_schema])
 
@@ -186,12 +186,13 @@ class Aggregation:
             pool = pools.get(self.arguments[i][0]) if self.arguments[i] else None
             columns.append(decoded(values, nulls, bound.encoding, bound.result_type, pool))
         if not columns:
-            # SELECT 1 ... GROUP BY nothing: the row count alone says how many rows there are.
+            # A query such as SELECT 1 with neither keys nor aggregates: only the row count says how many rows there
+            # are.
             return pa.RecordBatch.from_arrays([pa.nulls(len(fields[ROW_COUNT][0]))], names=["nothing"])
         return pa.RecordBatch.from_arrays(columns, schema=self.answer_schema)
 
     def passing(self, answers: pa.RecordBatch) -> NDArray[np.bool_] | None:
-        """Which answers HAVING keeps; None for all."""
+        """A mask of the answers that HAVING keeps; None if it keeps all."""
         if self.having_column is None:
             return None
         kept = self.having_column(answers)
@@ -199,12 +200,12 @@ class Aggregation:
         return result
 
     def selected(self, answers: pa.RecordBatch) -> list[pa.Array]:
-        """The items' columns."""
+        """The columns of the items."""
         return [column(answers) for column in self.item_columns]
 
 
 def aggregation_of(block: Block) -> Aggregation:
-    """What a block aggregates."""
+    """The aggregation of a block that has one."""
     assert block.aggregate is not None
     return Aggregation(
         block.aggregate.keys,
@@ -216,7 +217,7 @@ def aggregation_of(block: Block) -> Aggregation:
 
 
 def _in_window(bound: BoundAggregate, window: Window | None) -> BoundAggregate:
-    """FREQUENT counts in sub-windows, which are those of its query's window and of no other query in its tree."""
+    """The aggregate with the sub-windows of its query's window, if it is FREQUENT; other queries have others."""
     kinds = [part.kind for part in bound.parts]
     if not any(isinstance(kind, StatisticKind) and kind.statistic is Statistic.FREQUENT for kind in kinds):
         return bound
@@ -234,6 +235,6 @@ def _in_window(bound: BoundAggregate, window: Window | None) -> BoundAggregate:
 
 def _without_sub_windows() -> PlanError:
     return PlanError(
-        "FREQUENT counts within slides, and here are none",
+        "FREQUENT counts within the slides of a window, and this window has none",
         hint="give the window a RANGE and a SLIDE, or use TOP, which is exact",
     )

@@ -1,7 +1,7 @@
-"""A block: one SELECT over one windowed input, taken apart for those who run it.
+"""A block: one SELECT over one windowed input, divided into the parts that hosts work on.
 
-Hosts work on blocks, not on nodes: the source, the window on it, the selection, the aggregation and the items, and how
-the relation becomes a stream. A source that is itself a query is another block.
+The parts are the source, its window, the selection, the aggregation, the items, and how the relation becomes a stream.
+A source that is itself a query is another block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 
 @dataclass(frozen=True)
 class Block:
-    """`aggregate` None: a selection. Items and HAVING of an aggregate read its key and aggregate columns."""
+    """If `aggregate` is None, the block selects rows. Otherwise items and HAVING read the columns of the aggregate."""
 
     source: Scan | Emit
     window: Window | None  # None only for a one-time query over another query's answer
@@ -39,22 +39,22 @@ class Block:
 
     @property
     def slide_us(self) -> int | None:
-        """How often it reports, by event time; None where rows or changes say when."""
+        """The slide in event time; None if the block reports by rows or at every change."""
         return self.window.slide_us if isinstance(self.window, TimeWindow) else None
 
     @property
     def rows_stand_alone(self) -> bool:
-        """Whether each row is a result by itself, told when it comes and goes; a report shows all that there are."""
+        """Whether results are single rows, reported when they come or go, and not reports of the whole answer."""
         return self.aggregate is None and self.emission is not Emission.RSTREAM
 
     @property
     def hands_rows_on(self) -> bool:
-        """Whether its results begin, in mid-stream, with the rows that come: nothing that others hold is of any use."""
+        """Whether a query that is created in mid-stream needs no earlier rows: its results begin with new rows."""
         return self.rows_stand_alone and not (isinstance(self.window, RowsWindow) and self.window.partition_by)
 
 
 def block_of(plan: Emit) -> Block:
-    """The block at the top of a plan that `supported` has let pass; of several inputs, what they have of a block."""
+    """The block at the top of a supported plan. Of a plan over several inputs it has only the parts common to all."""
     if has_several_inputs(plan):
         return _of_several(plan)
     project = plan.input
@@ -86,7 +86,7 @@ def block_of(plan: Emit) -> Block:
 
 
 def _of_several(plan: Emit) -> Block:
-    """The first input stands for all; the window says when there are reports."""
+    """A block whose source is the first input and whose window says only when there are reports."""
     source = windowed_inputs(plan)[0].input
     assert isinstance(source, Scan | Emit)
     items = tuple(SelectItem(column.name, reference_to(column)) for column in plan.input.schema)

@@ -1,8 +1,8 @@
-"""From typed statements to plan nodes.
+"""Builds plan nodes from typed statements.
 
-The plan of a SELECT, from the bottom: inputs under their windows, joined where there are several; WHERE; EXISTS; GROUP
-BY and aggregates; HAVING; the items; DISTINCT; relation to stream. Everything that the language can say has a plan;
-whether there is an operator for it is asked by `supported_plans.py`.
+The plan of a SELECT, from the bottom: inputs with their windows; a join if there are several; WHERE; EXISTS; GROUP BY
+and aggregates; HAVING; the items; DISTINCT; relation to stream. Every valid statement has a plan. `supported_plans.py`
+checks whether operators exist for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FindAggregate = Callable[[str], AggregateFunction | None]
 
 
 def build(query: Query, find: FindAggregate) -> Emit:
-    """The plan of a query: always an Emit at the top."""
+    """The plan of a query. Its top node is an Emit."""
     if isinstance(query, Select):
         return _emit(_relation(query, find), query)
     return _emit(_set_operation(query, find), _first_select(query))
@@ -62,7 +62,7 @@ def _set_operation(query: Query, find: FindAggregate) -> Node:
 
 
 def _relation(select: Select, find: FindAggregate) -> Node:
-    """What the query computes at an instant, before it becomes a stream."""
+    """The plan of the relation that a SELECT computes, before it becomes a stream."""
     inputs = tuple(_input(entry, find) for entry in select.inputs)
     where = canonical(select.where) if select.where is not None else None
     node: Node
@@ -92,12 +92,12 @@ def _input(entry: Input, find: FindAggregate) -> Node:
 
 
 def _aggregate(node: Node, select: Select, find: FindAggregate) -> Node:
-    """Aggregate, HAVING and the items over its key and aggregate columns."""
+    """The nodes for the aggregate, HAVING and the items, which read its key and aggregate columns."""
     keys = tuple(canonical(key) for key in select.group_by)
     calls: dict[AggregateCall, int] = {}
 
     def lifted(expression: Expression) -> Expression:
-        """The expression over an answer: keys and aggregates become columns."""
+        """The expression with keys and aggregates replaced by columns of the aggregate."""
 
         def change(part: Expression) -> Expression | None:
             if isinstance(part, AggregateCall):
@@ -130,7 +130,7 @@ def _aggregated(call: AggregateCall, find: FindAggregate) -> Aggregated:
 
 
 def _emit(node: Node, select: Select) -> Emit:
-    """Relation to stream: the word that the query says, or the default of its windows."""
+    """The Emit on top of a relation, with the query's ISTREAM, DSTREAM or RSTREAM, or the default of its windows."""
     windows = node.windows()
     periodic = any(window.periodic for window in windows)
     internal = bool(windows) and all(window.internal for window in windows)
@@ -139,8 +139,8 @@ def _emit(node: Node, select: Select) -> Emit:
         emission = _default_emission(node, windows, periodic, internal)
     if emission is Emission.RSTREAM and not periodic:
         raise PlanError(
-            "RSTREAM of a continuous query would repeat the whole answer with every row",
-            hint="give the window a SLIDE, or leave RSTREAM out for a change log",
+            "RSTREAM of a continuous query would repeat the whole answer at every row",
+            hint="give the window a SLIDE, or leave out RSTREAM to get a change log",
         )
     return Emit(node, emission, periodic, select.restore, internal)
 
@@ -148,6 +148,6 @@ def _emit(node: Node, select: Select) -> Emit:
 def _default_emission(node: Node, windows: list[Window], periodic: bool, internal: bool) -> Emission:
     if not periodic:
         return Emission.ISTREAM if internal else Emission.CHANGES
-    # A report of an aggregate is a new result even where its values repeat; a selected row is one result only.
+    # An aggregate reports at every slide, even if its value has not changed. A selected row is a result only once.
     aggregated = any(isinstance(part, Aggregate) for part in of_block(node))
     return Emission.ISTREAM if internal and not aggregated else Emission.RSTREAM

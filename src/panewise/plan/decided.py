@@ -1,10 +1,11 @@
-"""What was decided on a query when it was created, as it is written down beside its statement.
+"""The decisions of the planner on a query, as they are stored beside its statement when it is created.
 
-A planner that decides by what is measured decides otherwise another day. State is held by what was decided, so a query
-that comes back is not planned anew: its rewrites are made again one by one, its joins begin in the same orders, its
-slide is the one that it got. What an older panewise has not written is decided as that one did, by assumptions alone.
+The planner decides by measurements, so it might decide differently later. The layout of a query's state follows from
+these decisions. Therefore a restored query is not planned again: the same rewrites are repeated one by one, its joins
+begin in the same orders, and it keeps its slide. Decisions that an older panewise did not store are made as it made
+them, from assumptions alone.
 
-All fields but `with_past` follow from the query's node (`decided_on`), and all are optional when they are read.
+All fields but `with_past` follow from the query's node (`decided_on`). All are optional when they are read.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from panewise.plan.physical_plan import DeltaQuery, FamilyQuery, Orders, Physica
 
 @dataclass(frozen=True)
 class Decided:
-    """`slide_us`: what a query got whose slide is an upper bound. `with_past`: it begins with rows of before its time.
+    """The decisions on one query.
 
-    `rewrites`: of a plan over several inputs, in the order in which they were made; None: nobody has decided. `gives`:
-    the outline of the plan that they lead to. `orders`: of its joins, to begin with. `inner`: of the queries in
-    parentheses.
+    `slide_us`: the chosen slide, if the query gives only an upper bound. `with_past`: whether the query starts from
+    rows that arrived before it was created. `rewrites`: those of a plan over several inputs, in order; None if not
+    decided. `gives`: the outline of the rewritten plan. `orders`: the first orders of its joins. `inner`: the decisions
+    on the queries in parentheses.
     """
 
     slide_us: int | None = None
@@ -48,7 +50,7 @@ class Decided:
     inner: tuple[Decided, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is written down; nothing where nothing was decided."""
+        """The stored form; empty if nothing was decided."""
         written: dict[str, Any] = {}
         if self.slide_us is not None:
             written["slide"] = self.slide_us
@@ -64,7 +66,7 @@ class Decided:
 
     @classmethod
     def of_dict(cls, data: Mapping[str, Any]) -> Decided:
-        """What was written down; SnapshotError where that is nothing that a planner has decided."""
+        """The decisions of a stored form; SnapshotError if it is not valid."""
         try:
             rewrites, orders = data.get("rewrites"), data.get("orders")
             return cls(
@@ -77,8 +79,8 @@ class Decided:
             )
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
             raise SnapshotError(
-                f"what is written of the plan of a query is not what a planner decides ({problem})",
-                hint="if another version has written it, go on with that one",
+                f"the stored plan of a query is not valid ({problem})",
+                hint="if another version of panewise has written it, use that version",
             ) from problem
 
 
@@ -86,7 +88,7 @@ NOTHING_DECIDED = Decided()
 
 
 def decided_on(node: PhysicalQuery) -> Decided:
-    """What was decided on a query that runs as this node."""
+    """The decisions that this node results from."""
     inner = tuple(map(decided_on, inner_queries(node)))
     match node:
         case FamilyQuery():
@@ -99,9 +101,9 @@ def decided_on(node: PhysicalQuery) -> Decided:
 
 
 def outline(plan: Node) -> str:
-    """The nodes of a plan and how they hang together, without what they say: `emit(project(join(a, b)))`.
+    """The kinds of a plan's nodes and their structure, without details: `emit(project(join(a, b)))`.
 
-    It is written down: the words stay, whatever the code calls the nodes.
+    The outline is stored, so its words stay even if classes are renamed.
     """
     match plan:
         case WindowOf():

@@ -1,7 +1,7 @@
 """EXPLAIN: a plan as text for people and as a dict for programs.
 
-The text is stable, one node a line, inputs indented below, the update pattern of each node's output at the end of its
-line. `str(...)` is the text, `.to_dict()` the same as data.
+The text is stable: one node a line, its inputs indented below it, the update pattern of its output at the end of the
+line. `str(...)` gives the text and `.to_dict()` the same content as data.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Properties = dict[str, Any]
 
 @dataclass(frozen=True)
 class Explanation:
-    """One line of a plan: what it does, what the host adds to it, and its inputs."""
+    """One node of a plan: its title, its properties, including those that the host adds, and its inputs."""
 
     title: str
     properties: Properties = field(default_factory=dict)
     inputs: tuple[Explanation, ...] = ()
 
     def saying(self, more: Mapping[str, Any]) -> Explanation:
-        """The same with further properties."""
+        """This explanation with further properties."""
         return replace(self, properties={**self.properties, **more})
 
     def to_dict(self) -> Properties:
@@ -55,7 +55,7 @@ class Explanation:
 
 
 def shared_with(others: int) -> str:
-    """With how many other queries something is shared."""
+    """The words that say with how many other queries something is shared."""
     return "alone" if not others else f"shared with {others} other " + ("query" if others == 1 else "queries")
 
 

@@ -14,9 +14,9 @@ from panewise.slicing.pairs import Cadence
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """A member of a family, for one query or for several that are alike.
+    """A member of a family, which serves one query or several equal ones.
 
-    `can_move`: slices of other trees than the first may answer it.
+    `can_move`: whether it may be answered from slices of a tree other than the first.
     """
 
     name: str
@@ -27,7 +27,7 @@ class MemberPlan:
 
 @dataclass(frozen=True)
 class TreePlan:
-    """Members that share slices, and by which technique each state is kept; a state that is not here, by its default.
+    """Members that share slices, and the technique for each state. States without one have their default technique.
 
     `edges`: where slices are cut, as residue classes (slide, phase).
     """
@@ -39,7 +39,7 @@ class TreePlan:
 
 @dataclass(frozen=True)
 class FamilyPlan:
-    """A family as it is divided: the first tree has the family's own slices, cut at the edges of all trees."""
+    """The trees of a family. The first has the family's own slices, which are cut at the edges of all trees."""
 
     trees: tuple[TreePlan, ...]
 
@@ -49,5 +49,5 @@ class FamilyPlan:
 
     @property
     def movable(self) -> list[MemberPlan]:
-        """The members that other slices than the family's own may answer."""
+        """The members that can move to a tree other than the first."""
         return [member for member in self.members if member.can_move]

@@ -1,6 +1,7 @@
-"""Plans over several inputs: which they are, what they read, and when they report.
+"""What plans over several inputs read, and when they report.
 
-A block (`blocks.py`) has one windowed input and no DISTINCT; other plans run as trees of operators over deltas.
+A block (`blocks.py`) has one windowed input and no DISTINCT. All other plans have "several inputs" and run as trees of
+operators over deltas.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 
 
 def of_block(node: Node) -> Iterator[Node]:
-    """The nodes of a plan without those of the queries that it reads."""
+    """The nodes of a plan, without those inside the queries that it reads."""
     yield node
     if not isinstance(node, WindowOf):
         for child in node.children():
@@ -22,33 +23,33 @@ def of_block(node: Node) -> Iterator[Node]:
 
 
 def has_several_inputs(plan: Emit) -> bool:
-    """Whether the plan joins, unites, subtracts or removes duplicates."""
+    """Whether the plan has a join, union, negation or DISTINCT."""
     return any(isinstance(node, Join | Negate | Union | Distinct) for node in of_block(plan.input))
 
 
 def windowed_inputs(plan: Emit) -> list[WindowOf]:
-    """The windows over streams and queries, in the order in which operators count them."""
+    """The windows over streams and queries, in the order in which operators number them."""
     return [node for node in of_block(plan.input) if isinstance(node, WindowOf)]
 
 
 def table_inputs(plan: Emit) -> list[Scan]:
-    """The tables and archives, each as often as it is read, in the order in which operators count them."""
+    """The tables and archives, each as often as it is read, in the order in which operators number them."""
     return [node for node in of_block(plan.input) if is_table(node)]
 
 
 def is_table(node: Node) -> TypeGuard[Scan]:
-    """Or an archive, which a one-time query reads like one."""
+    """Whether the node scans a table, or an archive, which a one-time query reads like a table."""
     return isinstance(node, Scan) and node.kind in WINDOWLESS
 
 
 def source_names(node: Node) -> set[str]:
-    """By which names expressions refer to the inputs of a block."""
+    """The names by which expressions refer to the inputs of a block."""
     inputs = [part for part in of_block(node) if isinstance(part, WindowOf) or is_table(part)]
     return {part.source if isinstance(part, WindowOf) else part.alias for part in inputs}
 
 
 def joined_as(node: Node) -> str:
-    """The name by which expressions refer to an input of a join: what stands behind EXISTS has other ones."""
+    """The name by which expressions refer to an input of a join. Inputs inside EXISTS do not count."""
     while isinstance(node, Negate):
         node = node.left
     if isinstance(node, WindowOf):
@@ -62,8 +63,8 @@ def joined_as(node: Node) -> str:
 def in_layers(inputs: Sequence[Node]) -> list[Node]:
     """The inputs of a join in the order of their columns in it.
 
-    Rows of streams meet each other, then the versions of non-retroactive tables, then retroactive tables, whose rows
-    end: nothing that ends lies below a table that keeps no versions. Without versions all are joined as they stand.
+    Streams come first, then non-retroactive tables, which have versions, then retroactive tables, whose rows end: no
+    input whose rows end may be below a versioned table. If no table has versions, the order stays as it is.
     """
     versioned = [node for node in inputs if is_table(node) and not node.retroactive]
     if not versioned:
@@ -73,9 +74,9 @@ def in_layers(inputs: Sequence[Node]) -> list[Node]:
 
 
 def report_window(plan: Emit) -> TimeWindow | None:
-    """When a periodic plan reports, and as the range how far back the longest of its windows reaches; None otherwise.
+    """The slide and alignment of a periodic plan, with the reach of its longest window as range; otherwise None.
 
-    All its slides and alignments are the same, which `supported_plans.py` sees to.
+    `supported_inputs.py` has checked that all slides and alignments are the same.
     """
     windows = [node.window for node in windowed_inputs(plan)]
     periodic = next((w for w in windows if isinstance(w, TimeWindow) and w.periodic), None)
@@ -88,12 +89,12 @@ def report_window(plan: Emit) -> TimeWindow | None:
 
 
 def reads_answer(node: WindowOf) -> bool:
-    """Of a one-time query: whether an input is another query without a window, whose answer is meant."""
+    """Whether an input of a one-time query is another query without a window: then its answer is read."""
     return isinstance(node.input, Scan) and node.input.kind == "query" and is_answer(node.window)
 
 
 def named_answer(plan: Emit) -> str | None:
-    """The query whose answer is read, where FROM names one without a window."""
+    """The query that FROM names without a window, whose answer is read; None if FROM names anything else."""
     inputs = windowed_inputs(plan)
     if len(inputs) != 1 or table_inputs(plan) or not reads_answer(inputs[0]):
         return None
@@ -103,5 +104,5 @@ def named_answer(plan: Emit) -> str | None:
 
 
 def is_answer(window: Window) -> bool:
-    """Whether a window over a query, in a one-time query, says that its answer is meant and not its results."""
+    """Whether this window over a query, in a one-time query, means that query's answer and not its results."""
     return isinstance(window, TimeWindow) and window.range_us is None and not window.periodic

@@ -1,8 +1,8 @@
-"""Which joins of a plan run as operators of their own, what each of them joins, and by which names.
+"""How a join node of a plan is divided into operators: their inputs, their conditions, and the names of their columns.
 
-A join node runs as one operator over all its inputs. Where its rows meet versions of tables it runs as layers instead
-(`inputs.in_layers`): the streams meet each other, then every table that keeps no versions by itself, then the tables
-that change.
+A join node runs as one operator over all its inputs. If one input is a non-retroactive table, whose rows have versions,
+the node runs as layers instead (`inputs.in_layers`): first the streams are joined with each other, then the result
+meets one versioned table after another, then it is joined with the tables whose changes change results.
 
     JOIN a, b, versioned v, changing t      (a JOIN b) -> meets v -> JOIN t
                                             AMONG_STREAMS            WITH_CHANGES
@@ -24,7 +24,7 @@ AMONG_STREAMS, WITH_CHANGES = 0, 1
 
 @dataclass(frozen=True)
 class JoinLayer:
-    """A join as an operator runs it: its inputs by name, their columns, and its condition over these."""
+    """A join that one operator runs: the names and columns of its inputs, and the condition over those columns."""
 
     names: tuple[str, ...]
     schemas: tuple[Schema, ...]
@@ -33,10 +33,10 @@ class JoinLayer:
 
 @dataclass(frozen=True)
 class Layers:
-    """A join node, layer by layer. A layer is None where nothing is joined in it.
+    """A join node, layer by layer. A layer that joins nothing is None.
 
-    `first`: the inputs of the first layer. `versioned`: the tables whose versions rows meet, each with its condition.
-    `changing`: the tables of the last layer.
+    `first`: the inputs of the first layer. `versioned`: the versioned tables, each with the columns of the rows that
+    meet it and its condition. `changing`: the tables of the last layer.
     """
 
     first: tuple[Node, ...]
@@ -46,7 +46,7 @@ class Layers:
     with_changes: JoinLayer | None
 
     def operators(self) -> Iterator[tuple[int, JoinLayer]]:
-        """Those that join several inputs at once, by the number of their layer."""
+        """The layers that join several inputs at once, each with its number."""
         if self.among_streams is not None:
             yield AMONG_STREAMS, self.among_streams
         if self.with_changes is not None:
@@ -54,7 +54,7 @@ class Layers:
 
 
 def layers_of(inputs: Sequence[Node], condition: Expression | None) -> Layers:
-    """The layers of a join of these inputs. Conjuncts that read other inputs have been taken out of the condition."""
+    """The layers of a join of these inputs. The condition must read no other inputs."""
     ordered = in_layers(inputs)
     versioned = [node for node in ordered if is_table(node) and not node.retroactive]
     if not versioned:
@@ -79,9 +79,9 @@ def layers_of(inputs: Sequence[Node], condition: Expression | None) -> Layers:
 
 
 def joins_of(plan: Node) -> list[tuple[Join, Expression | None]]:
-    """The join nodes of a plan with what each says of its own inputs, without those of the queries that it reads.
+    """The join nodes of a plan, without those inside its input queries, each with the condition on its own inputs.
 
-    Joins are numbered in this order.
+    This order numbers the joins of a plan.
     """
     nodes = list(of_block(plan))
     behind: dict[int, Expression | None] = {}
@@ -94,8 +94,8 @@ def joins_of(plan: Node) -> list[tuple[Join, Expression | None]]:
 
 
 def behind_exists(right: Node) -> tuple[Node, Expression | None]:
-    """What stands behind EXISTS: its inputs, and its WHERE."""
-    assert isinstance(right, Project), "the planner refuses aggregates and DISTINCT behind EXISTS"
+    """The inputs and the WHERE of the SELECT inside EXISTS."""
+    assert isinstance(right, Project), "the planner refuses aggregates and DISTINCT inside EXISTS"
     below = right.input
     if isinstance(below, Filter):
         return below.input, below.predicate
@@ -103,18 +103,18 @@ def behind_exists(right: Node) -> tuple[Node, Expression | None]:
 
 
 def read_outside(part: Expression, inner: set[str]) -> set[str | None]:
-    """The inputs that a conjunct reads which are not among these."""
+    """The inputs that a conjunct reads and that are not in `inner`."""
     return {column.source for column in part.columns()} - inner - {None}
 
 
 def named_columns(node: Node) -> Schema:
-    """The columns of an input that is joined with others."""
+    """The columns of an input of a join, named `input.column`."""
     source = joined_as(node)
     return Schema(tuple(Column(f"{source}.{column.name}", column.type) for column in node.schema))
 
 
 def in_join(condition: Expression | None) -> Expression | None:
-    """A condition over columns by the names that they have in a join."""
+    """The condition with columns named as in a join: `input.column`."""
     return None if condition is None else rewritten(condition, _qualified)
 
 
@@ -123,7 +123,7 @@ def _layer(inputs: Sequence[Node], condition: Expression | None) -> JoinLayer:
 
 
 def _taken(parts: list[Expression], known: set[str]) -> list[Expression]:
-    """Takes those out that read no other inputs than these."""
+    """Removes and returns the conjuncts that read only inputs in `known`."""
     found = [part for part in parts if {column.source for column in part.columns()} <= known]
     parts[:] = [part for part in parts if part not in found]
     return found

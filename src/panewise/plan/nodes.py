@@ -1,6 +1,6 @@
-"""Plan nodes: immutable, hashable, with derived schemas and update patterns. Equal plans are equal values.
+"""Plan nodes: immutable and hashable, with derived schemas and update patterns. Equal plans are equal values.
 
-Every node's output is an edge with an update pattern, by the rules of Golab 2006, section 3.5.1:
+The output of a node is an edge. Its update pattern follows from the rules of Golab 2006, section 3.5.1:
 
 | node                              | pattern of its output                                               |
 | --------------------------------- | ------------------------------------------------------------------- |
@@ -29,7 +29,7 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 
 
 class Pattern(IntEnum):
-    """How results expire, from the simplest to the most complex."""
+    """How results expire, from the simplest pattern to the most complex."""
 
     MONOTONIC = 0
     WEAKEST = 1
@@ -58,7 +58,7 @@ class Node:
             yield from child.walk()
 
     def windows(self) -> list[Window]:
-        """The windows of this block, not those of the queries that it reads."""
+        """The windows of this block, without those inside the queries that it reads."""
         found: list[Window] = []
         for child in self.children():
             found.extend(child.windows())
@@ -74,7 +74,7 @@ class Scan(Node):
     columns: Schema
     timestamp: str | None
     retroactive: bool = True
-    alias: str = ""  # of a table or an archive, which has no window to name it
+    alias: str = ""  # table or archive only; other inputs are named by their WindowOf
 
     @property
     def schema(self) -> Schema:
@@ -87,7 +87,7 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class WindowOf(Node):
-    """What a query sees of its input at an instant. `source` is the input's alias."""
+    """The part of an input that a query sees at an instant. `source` is the input's alias."""
 
     input: Node
     window: Window
@@ -135,7 +135,7 @@ class Aggregated:
 
 @dataclass(frozen=True)
 class Aggregate(Node):
-    """Groups: one row per key, with columns key_0, key_1, ... and aggregate_0, aggregate_1, ..."""
+    """One row per group, with columns key_0, key_1, ... and aggregate_0, aggregate_1, ..."""
 
     input: Node
     keys: tuple[Expression, ...]
@@ -237,7 +237,7 @@ class Negate(Node):
 
 @dataclass(frozen=True)
 class Union(Node):
-    """The rows of both inputs, in order of time."""
+    """The rows of both inputs, in time order."""
 
     left: Node
     right: Node
@@ -259,7 +259,7 @@ class Union(Node):
 
 @dataclass(frozen=True)
 class Emit(Node):
-    """A relation as a stream of results, with the columns that say when."""
+    """Turns a relation into a stream of results, with columns for their time."""
 
     input: Node
     emission: Emission

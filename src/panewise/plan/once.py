@@ -1,4 +1,4 @@
-"""What answers a query that is answered once, over what is held: its node, as a value."""
+"""The physical node of a one-time query, which is answered from what is held."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from panewise.plan.nodes import Emit
 class Once(Enum):
     """What a one-time query is answered from.
 
-    SLICES: those of a family that hold its last report; where none does, as WINDOW. WINDOW: the rows of a window of
-    time, in steps where they are many. COUNTED: the rows of a window of rows. INPUTS: all rows of several inputs.
+    SLICES: the slices of a family that hold its last report; if there is none, as WINDOW. WINDOW: the rows of a window
+    of time, in steps if there are many. COUNTED: the rows of a window of rows. INPUTS: all rows of several inputs.
     """
 
     ARCHIVE = "archive"
@@ -27,7 +27,7 @@ class Once(Enum):
 
 @dataclass(frozen=True)
 class OnceQuery:
-    """A query that is answered once. `block` is None where it has several inputs."""
+    """A one-time query. `block` is None if it has several inputs."""
 
     plan: Emit
     block: Block | None

@@ -1,23 +1,23 @@
-"""By what the inputs of a plan can be divided, so that rows that may meet are always in the same part.
+"""Finds keys by which the inputs of a plan can be divided, so that rows that may meet are always in the same part.
 
-A *division* gives each stream of a plan an expression over its rows. It is sound when every operator only brings rows
-together whose values are equal; then the plan over each part by itself, and all results together, are the plan over
-everything. Equal is what it is for hashes of keys (`state/key_hash.py`): NULL is a value, -0.0 is 0.0, types are one.
-Conversions of a comparison stand in its expressions, so that both sides are hashed in the common type.
+A *division* gives each stream of a plan an expression over its rows. It is sound if every operator combines only rows
+whose values are equal. Then the results of the plan over all parts are together the results over all rows. Values are
+equal as for hashes of keys (`state/key_hash.py`): NULL is a value, -0.0 equals 0.0, and types must be the same. The
+expressions of a comparison include its conversions, so that both sides are hashed in the common type.
 
 | node                     | a division must                                                                         |
 | ------------------------ | --------------------------------------------------------------------------------------- |
-| a window of time         | nothing: by any expression                                                              |
-| PARTITION BY c ROWS n    | be by c, or by what follows from it. Without PARTITION BY there is none                  |
+| a window of time         | nothing: any expression will do                                                         |
+| PARTITION BY c ROWS n    | be by c, or by what c determines. Without PARTITION BY there is none                     |
 | Join                     | be by equalities that relate all its inputs                                             |
 | [NOT] EXISTS             | be by an equality between both sides; a left row whose key is NULL is alone in its part |
 | DISTINCT, EXCEPT         | be by a selected column, at the same place on both sides                                |
 | GROUP BY                 | be by one of its keys                                                                   |
 | changes of the result    | be by a selected column: equal values that leave and come at one instant cancel out      |
 
-Going up the plan, a division is known by what it is `held` in: expressions over the rows of an edge that equal its
-value in each of them. Several divisions together are one by several columns. A few microseconds per pair of columns of
-a SELECT, once per query.
+The search goes up the plan. `held` are the expressions over the rows of an edge that have the value of the division in
+every row. Several divisions together are one division by several columns. Cost: a few microseconds per pair of columns
+of a SELECT, once per query.
 """
 
 from __future__ import annotations
@@ -48,25 +48,28 @@ from panewise.plan.nodes import (
 )
 from panewise.temporal import RowsWindow
 
-COLUMNS_MAX = 3  # more of them do not spread rows better, and each is hashed for every row
+COLUMNS_MAX = 3  # more columns do not spread rows better, and each is hashed for every row
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """`keys`: for each stream by name, in lower case, expressions over its columns, as many for each; empty where the
-    plan needs all rows in one place, and `reason` says why."""
+    """The keys by which the streams of a plan are divided.
+
+    `keys`: for each stream, by its name in lower case, the same number of expressions over its columns. Empty if the
+    plan needs all rows in one place; then `reason` says why.
+    """
 
     keys: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
     reason: str = ""
 
 
 class _Undivided(Exception):
-    """There is no division; the message says why."""
+    """Raised if there is no division; the message says why."""
 
 
 @dataclass(frozen=True)
 class _Division:
-    """`keys` by stream. `held`: over the inputs of a SELECT expressions, of what it selects the numbers of columns."""
+    """`keys` by stream. `held`: below the items of a SELECT expressions, above them the numbers of its columns."""
 
     keys: Mapping[str, Expression]
     held: frozenset[Expression | int]
@@ -76,12 +79,12 @@ class _Division:
 
 
 def partitioning(plan: Emit) -> Partitioning:
-    """How to divide the streams of a plan over several inputs, or why not."""
+    """How to divide the streams of a plan over several inputs, or why they cannot be divided."""
     try:
         divisions = _DivisionSearch(plan).divisions(plan.input)
         compares = plan.restore or not (plan.emission is Emission.RSTREAM or plan.input.pattern is Pattern.MONOTONIC)
         if compares:
-            divisions = _only(
+            divisions = _required(
                 (division for division in divisions if division.held),
                 f"{plan.emission.value} compares results, and the key is not among what is selected",
             )
@@ -92,7 +95,7 @@ def partitioning(plan: Emit) -> Partitioning:
     return Partitioning({stream: tuple(d.keys[stream] for d in chosen) for stream in sorted(chosen[0].keys)})
 
 
-def _only(divisions: Iterable[_Division], reason: str) -> list[_Division]:
+def _required(divisions: Iterable[_Division], reason: str) -> list[_Division]:
     found = list(divisions)
     if not found:
         raise _Undivided(reason)
@@ -100,89 +103,89 @@ def _only(divisions: Iterable[_Division], reason: str) -> list[_Division]:
 
 
 class _DivisionSearch:
-    """The divisions of each edge of a plan, from the bottom."""
+    """Finds the divisions of each edge of a plan, from the bottom."""
 
     def __init__(self, plan: Emit) -> None:
-        # What may be worth dividing a lone input by, besides its columns.
+        # Expressions by which a single input may be divided, besides its columns.
         self._named = list(dict.fromkeys(_expressions(plan.input)))
 
     def divisions(self, node: Node) -> list[_Division]:
         match node:
             case WindowOf():
-                return self._lone(node)
+                return self._of_window(node)
             case Filter(input=below):
                 return self.divisions(below)
             case Join(inputs=inputs, condition=condition):
-                return self._joined(inputs, condition)
+                return self._of_join(inputs, condition)
             case Aggregate():
-                return self._grouped(node)
+                return self._of_aggregate(node)
             case Project(input=below, items=items):
-                values = [_resolved(item.expression, _only_input(below)) for item in items]
+                values = [_qualified(item.expression, _only_input(below)) for item in items]
                 return [
                     division.with_held(i for i, value in enumerate(values) if value in division.held)
                     for division in self.divisions(below)
                 ]
             case Distinct(input=below):
-                return _only((d for d in self.divisions(below) if d.held), "DISTINCT is not over the key")
+                return _required((d for d in self.divisions(below) if d.held), "DISTINCT is not over the key")
             case Union():
-                return self._united(node)
+                return self._of_union(node)
             case Negate(kind="EXISTS" | "NOT EXISTS"):
-                return self._related(node)
+                return self._of_exists(node)
             case Negate():
-                pairs = self._pairs(node.left, node.right)
+                pairs = self._compatible(node.left, node.right)
                 found = ((left, keys) for left, keys, shared in pairs if shared)
-                return _only((_Division(keys, left.held) for left, keys in found), "EXCEPT is not over the key")
+                return _required((_Division(keys, left.held) for left, keys in found), "EXCEPT is not over the key")
         raise _Undivided("it reads a table")
 
-    def _lone(self, node: WindowOf) -> list[_Division]:
-        """One window: by any of its columns, or by what the query makes of them."""
+    def _of_window(self, node: WindowOf) -> list[_Division]:
+        """A single window is divided by any of its columns, or by an expression over them that the query contains."""
         stream = _stream_of(node)
         columns = [ColumnRef(column.type, column.name, node.source) for column in node.schema]
         own = [e for e in self._named if e.columns() and set(e.columns()) <= set(columns)]
         every = list(dict.fromkeys([*own, *columns]))
-        return [_Division({stream: _plain(e)}, frozenset([e])) for e in every if _admits(node, e)]
+        return [_Division({stream: _unqualified(e)}, frozenset([e])) for e in every if _admits(node, e)]
 
-    def _joined(self, inputs: tuple[Node, ...], condition: Expression | None) -> list[_Division]:
-        """By every class of equal expressions that has one of each input."""
+    def _of_join(self, inputs: tuple[Node, ...], condition: Expression | None) -> list[_Division]:
+        """A join is divided by each class of equal expressions that has one expression of every input."""
         divided = [self.divisions(node) for node in inputs]
         found = []
         for terms in _classes(condition, {part.source for node in inputs for part in _inputs_of(node)}):
             held = [[division for division in own if division.held & terms] for own in divided]
             for choice in product(*held):
-                keys = _together(*(division.keys for division in choice))
+                keys = _merged_keys(*(division.keys for division in choice))
                 if keys is not None:
                     found.append(_Division(keys, frozenset(terms)))
                     break
-        return _only(found, "no equality relates all inputs of the join")
+        return _required(found, "no equality relates all inputs of the join")
 
-    def _grouped(self, node: Aggregate) -> list[_Division]:
+    def _of_aggregate(self, node: Aggregate) -> list[_Division]:
         if not node.keys:
             raise _Undivided("an aggregate without GROUP BY is over all rows")
-        keys = [_resolved(key, _only_input(node.input)) for key in node.keys]
+        keys = [_qualified(key, _only_input(node.input)) for key in node.keys]
         kept = [
             division.with_held(reference(f"key_{i}", key) for i, key in enumerate(keys) if key in division.held)
             for division in self.divisions(node.input)
         ]
-        return _only((division for division in kept if division.held), "GROUP BY does not contain the key")
+        return _required((division for division in kept if division.held), "GROUP BY does not contain the key")
 
-    def _united(self, node: Union) -> list[_Division]:
-        """Rows of both sides do not meet here; those above may want them divided by the same column."""
-        found = [_Division(keys, shared) for _, keys, shared in self._pairs(node.left, node.right)]
-        found = _only(found, "one stream would have to be divided by different keys")
+    def _of_union(self, node: Union) -> list[_Division]:
+        """Rows of the two sides do not meet in a union, but operators above may need the same column of both."""
+        found = [_Division(keys, shared) for _, keys, shared in self._compatible(node.left, node.right)]
+        found = _required(found, "one stream would have to be divided by different keys")
         return [division for division in found if division.held] or found[:1]
 
-    def _pairs(self, left: Node, right: Node) -> Iterator[tuple[_Division, dict[str, Expression], frozenset[int]]]:
-        """Divisions of both sides that go together, and the columns in which both are held."""
+    def _compatible(self, left: Node, right: Node) -> Iterator[tuple[_Division, dict[str, Expression], frozenset[int]]]:
+        """Compatible divisions of both sides: that of the left, all keys, and the columns in which both are held."""
         typed = zip(left.schema, right.schema, strict=True)
         same = frozenset(i for i, (one, other) in enumerate(typed) if one.type == other.type)
         for one, other in product(self.divisions(left), self.divisions(right)):
-            keys = _together(one.keys, other.keys)
+            keys = _merged_keys(one.keys, other.keys)
             if keys is not None:
                 yield one, keys, frozenset(i for i in one.held & other.held & same if isinstance(i, int))
 
-    def _related(self, node: Negate) -> list[_Division]:
-        """[NOT] EXISTS. What is left are rows of the left side."""
-        assert isinstance(node.right, Project), "the planner refuses aggregates and DISTINCT behind EXISTS"
+    def _of_exists(self, node: Negate) -> list[_Division]:
+        """[NOT] EXISTS. Its results are rows of the left side."""
+        assert isinstance(node.right, Project), "the planner refuses aggregates and DISTINCT inside EXISTS"
         below = node.right.input
         condition = (
             below.predicate if isinstance(below, Filter) else below.condition if isinstance(below, Join) else None
@@ -195,14 +198,14 @@ class _DivisionSearch:
                     relations.append((outer, inner))
         found = []
         for left, right in product(self.divisions(node.left), self.divisions(below)):
-            keys = _together(left.keys, right.keys)
+            keys = _merged_keys(left.keys, right.keys)
             if keys is not None and any(outer in left.held and inner in right.held for outer, inner in relations):
                 found.append(_Division(keys, left.held))
-        return _only(found, f"{node.kind} does not relate its sides by one key")
+        return _required(found, f"{node.kind} does not relate its sides by one key")
 
 
 def _classes(condition: Expression | None, names: set[str]) -> list[set[Expression]]:
-    """Expressions over one input each that are equal in every result."""
+    """Classes of expressions that are equal in every result. Each expression reads one input."""
     classes: list[set[Expression]] = []
     for sides in _equalities(condition):
         if all(len(_sources(side)) == 1 and _sources(side) <= names for side in sides):
@@ -213,14 +216,14 @@ def _classes(condition: Expression | None, names: set[str]) -> list[set[Expressi
 
 
 def _equalities(condition: Expression | None) -> Iterator[tuple[Expression, Expression]]:
-    """Both sides of the equalities among the conjuncts, where they are compared in one type."""
+    """Both sides of each conjunct that is an equality of two values of one type."""
     for part in conjuncts(condition):
         if isinstance(part, Call) and part.function == "eq" and part.arguments[0].type == part.arguments[1].type:
             yield canonical(part.arguments[0]), canonical(part.arguments[1])
 
 
-def _together(*divided: Mapping[str, Expression]) -> dict[str, Expression] | None:
-    """All of them; None where a stream would have to be divided in two ways: each row goes to one place only."""
+def _merged_keys(*divided: Mapping[str, Expression]) -> dict[str, Expression] | None:
+    """The union of the keys; None if a stream has two different ones, because each row goes to one place only."""
     found: dict[str, Expression] = {}
     for keys in divided:
         for stream, key in keys.items():
@@ -238,9 +241,9 @@ def _stream_of(node: WindowOf) -> str:
 
 
 def _admits(node: WindowOf, expression: Expression) -> bool:
-    """Whether rows that the window counts together have one value.
+    """Whether all rows that the window counts together have one value of the expression.
 
-    0.0 and -0.0 are one partition, yet two texts: only of other types any expression will do.
+    0.0 and -0.0 are one partition but have two texts, so of floating numbers only the column itself will do.
     """
     if not isinstance(node.window, RowsWindow):
         return True
@@ -250,20 +253,20 @@ def _admits(node: WindowOf, expression: Expression) -> bool:
 
 
 def _expressions(node: Node) -> Iterator[Expression]:
-    """What a plan selects, groups by and compares, by the names of its inputs."""
+    """The expressions that a plan selects, groups by and compares, with the names of their inputs."""
     for part in of_block(node):
         match part:
             case Project(input=below, items=items):
-                yield from (_resolved(item.expression, _only_input(below)) for item in items)
+                yield from (_qualified(item.expression, _only_input(below)) for item in items)
             case Aggregate(input=below, keys=keys):
-                yield from (_resolved(key, _only_input(below)) for key in keys)
+                yield from (_qualified(key, _only_input(below)) for key in keys)
             case Filter(predicate=condition) | Join(condition=condition):
                 for sides in _equalities(condition):
                     yield from sides
 
 
 def _inputs_of(node: Node) -> Iterator[WindowOf]:
-    """The windows of a SELECT's own FROM."""
+    """The windows in the FROM of a SELECT."""
     if isinstance(node, WindowOf):
         yield node
     elif isinstance(node, Filter):
@@ -276,12 +279,12 @@ def _inputs_of(node: Node) -> Iterator[WindowOf]:
 
 
 def _only_input(node: Node) -> str | None:
-    """The name of the input of a SELECT that has one: its columns may stand without it."""
+    """The name of the only input of a SELECT, whose columns may be unqualified; None if there are several."""
     names = [part.source for part in _inputs_of(node)]
     return names[0] if len(names) == 1 else None
 
 
-def _resolved(expression: Expression, only_input: str | None) -> Expression:
+def _qualified(expression: Expression, only_input: str | None) -> Expression:
     def change(part: Expression) -> Expression | None:
         if isinstance(part, ColumnRef) and part.source is None and only_input is not None:
             return ColumnRef(part.type, part.name, only_input)
@@ -290,8 +293,8 @@ def _resolved(expression: Expression, only_input: str | None) -> Expression:
     return canonical(rewritten(expression, change))
 
 
-def _plain(expression: Expression) -> Expression:
-    """Over the columns of the stream itself."""
+def _unqualified(expression: Expression) -> Expression:
+    """The expression with unqualified columns, as in a stream by itself."""
     return rewritten(expression, lambda part: ColumnRef(part.type, part.name) if isinstance(part, ColumnRef) else None)
 
 

@@ -1,19 +1,18 @@
 """What runs, as values: a frozen node for every query, made by `optimize/node_of_plan.py` and executed by both hosts.
 
-    FamilyQuery   an aggregate over a window that slides: a member of the family of its shape
+    FamilyQuery   an aggregate over a sliding window: a member of the family of its shape
     RowQuery      one windowed input whose rows come in event-time order: an operator of its own
-    DeltaQuery    several inputs: operators over deltas, perhaps over a core that others have too
+    DeltaQuery    several inputs: operators over deltas, perhaps over a core that it shares with others
 
-Queries whose nodes have equal *shapes*, over the same channels, share what the shape names. A node says how the rows of
-its query may be spread over the buckets of a host that has several (`spread`): folded first, exchanged by keys, or
-together in one. A query in parentheses is a node inside the one that reads it. Nothing here knows of a host, of rows,
-or of what has been measured.
+Queries over the same channels whose nodes have equal *shapes* share a family. A node says how a host with several
+buckets may spread the query's rows over them (`spread`): folded first, exchanged by keys, or all in one bucket. A query
+in parentheses is a node inside the node that reads it. Nodes know nothing of hosts, rows or measurements.
 
-All that runs in one place is a `PhysicalPlan`: the nodes of its queries by name, from which follows which of them share
-a family or a core. (A query that is answered once has a node of its own, `once.py`.) A host goes from one plan to the
-next between two batches, by the `Difference` of the two. How the members of a family are divided is a value too, a
-`FamilyPlan`: a family begins with one tree and goes to other plans between two batches, as its `Adapting` allows; so do
-the orders of a join, where its `JoinPlan` says that it adapts.
+A `PhysicalPlan` is all that runs in one place: the nodes of the queries by name. Which queries share a family or a core
+follows from them. (A one-time query has a node of its own, `once.py`.) Between two batches a host goes from one plan to
+the next by their `Difference`. A `FamilyPlan` says how the members of a family are divided into trees. A family begins
+with one tree and may change its plan between two batches, as its `Adapting` allows. A join may change its orders in the
+same way, if its `JoinPlan` says that it adapts.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from panewise.plan.shared_core import SharedCore
 
 SHARING = ("weave", "full", "none")  # how much is shared: trees by cost, one tree for all, nothing
 SPARSE_ABOVE = 4096  # groups
-HIDDEN = "\0"  # stands in names of queries inside queries, and in no name that a statement can give
+HIDDEN = "\0"  # part of the names of queries inside queries; no statement can give such a name
 Orders = tuple[tuple[int, ...], ...]
 
 
 class Way(Enum):
-    """How rows reach the operators of a query, where a host has several buckets."""
+    """How rows reach the operators of a query on a host with several buckets."""
 
     FOLDED = "folded"  # partials are folded where the rows are read, and merged by group
     EXCHANGED = "exchanged"  # whole rows go to the bucket of their key
@@ -48,8 +47,8 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Spread:
-    """`keys`: what a FOLDED query is grouped by, in an order of its own, so that equal sets are equal. `exchanged_by`:
-    by stream, expressions over its rows. `reason`: why all rows of several inputs have to be together."""
+    """`keys`: the grouping keys of a FOLDED query, in a canonical order, so that equal sets are equal. `exchanged_by`:
+    for each stream, expressions over its rows. `reason`: why all rows of several inputs must be together."""
 
     way: Way
     keys: tuple[Expression, ...] = ()
@@ -59,10 +58,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Adapting:
-    """What a family changes by itself, by what it measures where it runs. None of it moves an edge or changes a report.
+    """What a running family may change by its own measurements. No change moves an edge or changes a report.
 
-    `weave`: its members are divided into trees anew. `fold_together`: where it pays, its rows are folded in one pass
-    with those of other families of its channel. `sparse_above`: past so many groups, slices list those they have.
+    `weave`: it may divide its members into trees anew. `fold_together`: it may fold its rows in one pass with those of
+    other families of its channel, if that is cheaper. `sparse_above`: with more groups, its slices become sparse.
     """
 
     weave: bool = True
@@ -72,9 +71,9 @@ class Adapting:
 
 @dataclass(frozen=True)
 class FamilyShape:
-    """What all members of a family have in common besides their channel; `keys` in the order that they name them.
+    """What the members of a family have in common besides their channel. `keys` are in the order of GROUP BY.
 
-    `technique`: asked for by its queries. `alone`: the only query of a family, where queries share nothing.
+    `technique`: the technique that its queries ask for. `alone`: if queries share nothing, the family's only query.
     """
 
     counts_rows: bool
@@ -86,7 +85,7 @@ class FamilyShape:
 
 
 class Operator(Enum):
-    """The operators over rows of one input, by the names that EXPLAIN says."""
+    """The operators over rows of one input, with their names in EXPLAIN."""
 
     CONTINUOUS_ROWS = "ContinuousRows"
     CONTINUOUS_AGGREGATE = "ContinuousAggregate"
@@ -99,10 +98,10 @@ class Operator(Enum):
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rewrite that was made, with what the whole plan cost before and after, in row touches a second.
+    """A rewrite that was made, with the cost of the whole plan before and after, in row touches per second.
 
-    `place`: the way from the top of the plan to the node, by the numbers of children. `variant`: which of the plans
-    that the rule gives there.
+    `place`: the path from the top of the plan to the node, as numbers of children. `variant`: the number of the chosen
+    plan among those that the rule gives at that node.
     """
 
     name: str
@@ -117,10 +116,10 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """An operator that joins: `join` is the number of its node in the plan, `layer` which part of that it joins.
+    """An operator that joins. `join` is the number of its node in the plan, `layer` the layer of that node.
 
-    `orders`: by input, the places of the others in the order in which its new rows probe them. `adapting`: they are
-    those to begin with, and others take their place where these turn out to be cheaper. Answers do not depend on them.
+    `orders`: for each input, the numbers of the other inputs in the order in which its new rows probe them.
+    `adapting`: these are the first orders, and cheaper ones may replace them. Answers do not depend on the orders.
     """
 
     join: int
@@ -131,7 +130,7 @@ class JoinPlan:
 
 
 class CoreOperator(Enum):
-    """The operators of cores, by the names that EXPLAIN says."""
+    """The operators of cores, with their names in EXPLAIN."""
 
     JOIN = "SharedJoin"
     DISTINCT = "SharedDistinct"
@@ -139,10 +138,11 @@ class CoreOperator(Enum):
 
 @dataclass(frozen=True)
 class FamilyQuery:
-    """An aggregate over a window that slides.
+    """An aggregate over a sliding window.
 
-    `slide_got`: of one whose slide is an upper bound, which one it has instead; the plan has it too. `with_past`: it
-    begins with rows of before its time, which cannot be put below those that others hold, and shares with nobody.
+    `slide_got`: the chosen slide, if the query gives only an upper bound; the plan has it too. `with_past`: the query
+    starts from rows that arrived before it was created. A running family cannot take earlier rows, so it shares
+    nothing.
     """
 
     plan: Emit
@@ -156,7 +156,7 @@ class FamilyQuery:
 
 @dataclass(frozen=True)
 class RowQuery:
-    """A query over one input that shares with nobody. `silent`: it is only asked, and reports nothing."""
+    """A query over one input that shares nothing. `silent`: it makes no reports and is only looked up."""
 
     plan: Emit
     block: Block
@@ -168,10 +168,10 @@ class RowQuery:
 
 @dataclass(frozen=True)
 class DeltaQuery:
-    """A query over several inputs: its plan as rewritten, and the core that it may share. `inner`: by input.
+    """A query over several inputs: its rewritten plan, and the core that it may share. `inner`: for each input.
 
-    `core_operator`: what runs the core. `folds`: the core folds the query's aggregates with those of others. `joins`:
-    the operators that join, the core among them. `with_past`: as of a `FamilyQuery`.
+    `core_operator`: the operator of the core. `folds`: whether the core folds the query's aggregates together with
+    those of other queries. `joins`: the operators that join, including the core. `with_past`: as in `FamilyQuery`.
     """
 
     plan: Emit
@@ -188,7 +188,7 @@ class DeltaQuery:
 
     @property
     def core_join(self) -> JoinPlan | None:
-        """The join that is the core; None where the core is a DISTINCT, or there is none."""
+        """The join that is the core; None if the core is a DISTINCT or there is none."""
         if self.core is None or self.core_operator is not CoreOperator.JOIN:
             return None
         nodes = [node for node, _ in joins_of(self.plan.input)]
@@ -200,7 +200,7 @@ PhysicalQuery = FamilyQuery | RowQuery | DeltaQuery
 
 @dataclass(frozen=True)
 class Planned:
-    """A query of a plan. `created` tells it from another one of its name that was dropped before."""
+    """A query of a plan. `created` distinguishes it from an earlier query of the same name that was dropped."""
 
     node: PhysicalQuery
     created: int = 0
@@ -208,7 +208,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class FamilyKey:
-    """Queries share a family where they read the same and have the same shape."""
+    """Identifies a family. Queries share it if they read the same source and have the same shape."""
 
     source: str
     shape: FamilyShape
@@ -216,7 +216,10 @@ class FamilyKey:
 
 @dataclass(frozen=True)
 class CoreKey:
-    """Queries share a core where they read the same and mean the same by it. `alone`: the only one that has it."""
+    """Identifies a core. Queries share it if they read the same sources and their cores have the same meaning.
+
+    `alone`: the only query of the core, if it is not shared.
+    """
 
     sources: tuple[str, ...]
     meaning: tuple[object, ...]
@@ -225,7 +228,7 @@ class CoreKey:
 
 @dataclass(frozen=True)
 class JoinKey:
-    """A join that runs: that of a query by its name, or of a core; which one of them, and which layer of it."""
+    """Identifies a running join: of a query, by its name, or of a core; the number of the join, and its layer."""
 
     of: str | CoreKey
     join: int
@@ -234,10 +237,10 @@ class JoinKey:
 
 @dataclass(frozen=True)
 class Difference:
-    """What leads from a running plan to another one: first queries go, then others come, each in this order.
+    """The step from a running plan to another one: queries are removed, then queries are added, in these orders.
 
-    `woven`: families whose members are divided otherwise. `ordered`: joins whose rows probe in other orders. Both adapt
-    what runs, and no query goes or comes for it. Who knows what has changed says it so; else two plans are compared.
+    `woven`: families with a new division of their members. `ordered`: joins with new orders. Both change queries that
+    run on. A caller that knows the changes states them here; otherwise `PhysicalPlan.difference` compares two plans.
     """
 
     going: tuple[str, ...] = ()
@@ -250,15 +253,15 @@ class Difference:
 class PhysicalPlan:
     """The queries that run in one place, by name, in the order of their creation.
 
-    `ordered`: the joins that go on in other orders than their nodes began with. That is of the place where they run:
-    who compares plans compares queries.
+    `ordered`: the joins whose orders have changed since they began. They belong to the place where the joins run, so
+    `difference` does not compare them.
     """
 
     queries: Mapping[str, Planned] = field(default_factory=dict)
     ordered: Mapping[JoinKey, Orders] = field(default_factory=dict)
 
     def difference(self, running: PhysicalPlan) -> Difference:
-        """What leads here from a running plan. Queries go in the reverse order of their creation: readers first."""
+        """The step from a running plan to this one. Queries are removed newest first, so that readers go first."""
         made: tuple[ReferenceType[PhysicalPlan], Difference] | None = self.__dict__.get("made_from")
         if made is not None and made[0]() is running:
             return made[1]
@@ -267,13 +270,13 @@ class PhysicalPlan:
         return Difference(going, {name: query for name, query in here.items() if name in going or name not in there})
 
     def changed(self, difference: Difference) -> PhysicalPlan:
-        """The plan that a difference leads to, which remembers what has led to it: comparing takes long for many."""
+        """The plan after a difference. It keeps the difference, because comparing plans of many queries is slow."""
         queries = dict(self.queries)
         for name in difference.going:
             queries.pop(name, None)
         queries.update(difference.coming)
         ordered = {**self.ordered, **difference.ordered}
-        # The cores go along, or every query that comes would look at all that there are.
+        # The cores are carried over. Otherwise every new query would go through all queries to find them.
         cores = _cores_after(self, difference) if ordered or "cores" in self.__dict__ else None
         if ordered and cores is not None and difference.going:
             of = {key.of for key in ordered}
@@ -287,7 +290,7 @@ class PhysicalPlan:
         return plan
 
     def node_of(self, name: str) -> PhysicalQuery:
-        """The node of a query by the name that it is hosted under, of one in parentheses too."""
+        """The node of a query by its hosted name, which may be that of a query in parentheses."""
         outer, *path = name.split(HIDDEN)
         node = self.queries[outer].node
         for number in path:
@@ -296,7 +299,7 @@ class PhysicalPlan:
 
     @cached_property
     def families(self) -> Mapping[FamilyKey, tuple[str, ...]]:
-        """The families, each with its queries, those in parentheses among them."""
+        """The families, each with the names of its queries, including those in parentheses."""
         found: dict[FamilyKey, tuple[str, ...]] = {}
         for name, planned in self.queries.items():
             for own, node in hosted(name, planned.node):
@@ -307,7 +310,7 @@ class PhysicalPlan:
 
     @cached_property
     def cores(self) -> Mapping[CoreKey, tuple[str, ...]]:
-        """The same for cores."""
+        """The cores, each with the names of its queries, including those in parentheses."""
         found: dict[CoreKey, tuple[str, ...]] = {}
         for name, planned in self.queries.items():
             _note_cores(found, name, planned.node)
@@ -342,7 +345,7 @@ def inner_queries(node: PhysicalQuery) -> tuple[PhysicalQuery, ...]:
 
 
 def with_inner(node: PhysicalQuery, inner: Sequence[PhysicalQuery]) -> PhysicalQuery:
-    """The same node over other nodes of its queries in parentheses, in the order of `inner_queries`."""
+    """The node with other nodes for its queries in parentheses, in the order of `inner_queries`."""
     if all(new is old for new, old in zip(inner, inner_queries(node), strict=True)):
         return node
     if isinstance(node, DeltaQuery):
@@ -352,40 +355,41 @@ def with_inner(node: PhysicalQuery, inner: Sequence[PhysicalQuery]) -> PhysicalQ
 
 
 def hosted(name: str, node: PhysicalQuery) -> Iterator[tuple[str, PhysicalQuery]]:
-    """A query and those in parentheses inside it, by the names under which they are hosted; inner ones first."""
+    """A query and the queries in parentheses inside it, with their hosted names; inner queries come first."""
     for number, inner in enumerate(inner_queries(node), 1):
         yield from hosted(inner_name(name, number), inner)
     yield name, node
 
 
 def shown_name(name: str) -> str:
-    """The name of a query for people: that of the second query inside `q` is `q/2`."""
+    """The name of a query for people: the second query inside `q` is `q/2`."""
     return name.replace(HIDDEN, "/")
 
 
 def _outer(name: str) -> str:
-    """The query that one in parentheses is inside of; itself, where it is in none."""
+    """The outermost query around a query in parentheses; the query itself if it is not in parentheses."""
     return name.partition(HIDDEN)[0]
 
 
 def inner_name(name: str, number: int) -> str:
-    """What a query in parentheses is hosted as."""
+    """The hosted name of a query in parentheses."""
     return f"{name}{HIDDEN}{number}"
 
 
 def family_key(name: str, node: FamilyQuery) -> FamilyKey:
-    """What a query that is hosted under this name shares a family by."""
+    """The key of the family of a query with this hosted name."""
     return FamilyKey(sources_of(name, [node.block.source])[0], node.shape)
 
 
 def core_key(name: str, node: DeltaQuery) -> CoreKey | None:
-    """What a query shares a core by; None where it has none."""
+    """The key of the core of a query with this hosted name; None if it has no core."""
     if node.core is None:
         return None
     return CoreKey(sources_of(name, [part.input for part in windowed_inputs(node.plan)]), node.core.meaning, node.alone)
 
 
 def sources_of(name: str, inputs: list[Node]) -> tuple[str, ...]:
+    """The names of a query's inputs: of channels, in lower case, and of queries in parentheses as they are hosted."""
     found, hidden = [], 0
     for part in inputs:
         hidden += not isinstance(part, Scan)

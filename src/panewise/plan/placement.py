@@ -1,6 +1,6 @@
-"""Where a query runs on a host with several buckets: a value, made of its node by `optimize/placing.py`.
+"""Where a query runs on a host with several buckets: a value that `optimize/placing.py` makes from its node.
 
-Queries of equal placements run together, in one fragment of the host: their rows are read, exchanged and kept once.
+Queries with equal placements run in one fragment of the host: their rows are read, exchanged and kept once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from panewise.plan.physical_plan import Way
 
 @dataclass(frozen=True)
 class Placement:
-    """How rows reach the queries that are placed here, and over how many buckets they are spread.
+    """How rows reach the queries of a fragment, and over how many buckets they are spread.
 
-    `streams`: whose rows they are, by what the host knows streams by. `keys`: what partials are spread by, where rows
-    are FOLDED, in one order for all queries. `exchanged_by`: for each of the streams what says to which bucket a row
-    goes, where whole rows are EXCHANGED. `shard`: which of the single buckets it is, where all rows are TOGETHER.
+    `streams`: the streams of the rows, by the names that the host uses. `keys` (FOLDED): the keys that partials are
+    spread by, in the same order for all queries. `exchanged_by` (EXCHANGED): for each stream, the expressions whose
+    values say to which bucket a row goes. `shard` (TOGETHER): the number of the one bucket that gets all rows.
     """
 
     way: Way
@@ -31,5 +31,5 @@ class Placement:
         return replace(self, shard=shard)
 
     def spreads_as(self, other: Placement) -> bool:
-        """Whether rows are spread alike; which of the single buckets it is does not matter."""
+        """Whether both spread rows in the same way; the shard may differ."""
         return self.in_shard(0) == other.in_shard(0)

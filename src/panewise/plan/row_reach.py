@@ -1,14 +1,14 @@
-"""How long rows matter to a plan over several inputs: what was born of windows of time is gone with them.
+"""How long a row matters to a plan over several inputs.
 
-Where every input is a window of time that ends, the relation of a plan is a function of the rows that are in the
-windows (definition 3.1 of Golab 2006), so that whoever has those rows, and no others, can build the plan's state anew.
-A row that left before the last report is in none that is still to come, nor in one that is compared with it.
+If every input is a window of time with a range, the relation of a plan is a function of the rows in the windows
+(definition 3.1 of Golab 2006). Then the plan's state can be rebuilt from those rows alone. A row that left its window
+before the last report appears in no later report, and in no report that a later one is compared with.
 
     row  t     t + offset          t + offset + range           t + reach
-         |.........|=======in the window======|......one slide......|   not needed by who has come beyond this
+         |.........|=======in the window======|......one slide......|   not needed after this instant
 
-Not so for a plan that holds more than that relation: answers without GROUP BY, which are there from the first row on,
-sums of floating-point numbers, which are those of the order in which they were made, and tables.
+This does not hold if a plan has more state than that relation: answers without GROUP BY, which exist from the first row
+on; sums of floating-point numbers, which depend on the order of addition; and tables.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from panewise.plan.inputs import has_several_inputs, is_table, of_block
 from panewise.plan.nodes import Aggregate, Aggregated, Emit, Scan, WindowOf
 from panewise.temporal import TimeWindow
 
-EXACT = ("COUNT", "SUM", "AVG", "MIN", "MAX")  # over other than floating-point numbers: the same in every order
+EXACT = ("COUNT", "SUM", "AVG", "MIN", "MAX")  # same result in every order, except over floating-point numbers
 
 
 def reach_of(plan: Emit) -> dict[str, int] | None:
-    """By stream, in lower case: after how many microseconds a row matters no more; None where that is not known."""
+    """For each stream, by its name in lower case, for how many microseconds a row matters; None if that is unknown."""
     if not has_several_inputs(plan) or plan.restore:
         return None
     found: dict[str, int] = {}

@@ -1,24 +1,25 @@
-"""Queries over a sampled stream estimate what the whole stream would have answered, and say so.
+"""Rewrites queries over a sampled stream, so that they estimate the answer of the whole stream and mark it.
 
-A stream that declares `shedding` may drop rows. Each row that it takes carries in a hidden column, `EXCESS`, the number
-of dropped rows that it stands for besides itself: 1/p - 1 where it was taken with probability p, and exactly 0 where
-nothing was dropped. The sums over a sample, each row weighed by 1/p, are unbiased (Horvitz and Thompson's estimator),
-also where p changes within a window, so the aggregates of a SELECT are written anew when the query is made:
+A stream that declares `shedding` may drop rows. Each row that it takes has in a hidden column, `EXCESS`, the number of
+dropped rows that it represents besides itself: 1/p - 1 if it was taken with probability p, and exactly 0 if no rows
+were dropped. Sums over a sample in which each row has the weight 1/p are unbiased (Horvitz and Thompson's estimator),
+even if p changes within a window. So the aggregates of a SELECT are rewritten when the query is created:
 
     COUNT(*)   COUNT(*) + ROUND(SUM(excess))
     COUNT(x)   COUNT(x) + ROUND(SUM(excess where x is not NULL))
-    SUM(x)     SUM(x) + ROUND(SUM(x * excess)), to the digits of the type; of floating numbers SUM(x * (1 + excess))
+    SUM(x)     SUM(x) + ROUND(SUM(x * excess)), to the digits of the type; for floating numbers SUM(x * (1 + excess))
     AVG(x)     SUM(x * (1 + excess)) / SUM((1 + excess) where x is not NULL)
 
-Integers stay exact as long as nothing is dropped: the first part is the answer as ever, the second is 0. All other
-aggregates (MIN, MAX, COUNT(DISTINCT ...), quantiles) answer for the rows that were taken. So do COUNT and SUM over
-windows of rows, which hold as many of the taken rows as they say, and over a join of a sampled stream with itself,
-whose pairs are no sample of known probability. A join of several sampled streams weighs a row by the product.
+Integers stay exact while nothing is dropped: the first summand is the usual answer and the second is 0. All other
+aggregates (MIN, MAX, COUNT(DISTINCT ...), quantiles) are over the taken rows only. So are COUNT and SUM over windows of
+rows, which count taken rows, and over a join of a sampled stream with itself, whose pairs have no known probability. In
+a join of several sampled streams the weight of a row is the product of the weights of its parts.
 
-Every result is marked by a last column, `sampled` DOUBLE: of an aggregate the rows taken in its window by the rows that
-they stand for, 1.0 where nothing was dropped and NULL where no row was taken; of a row the probability with which it
-was taken; of a query over a marked query the least mark of what it read. What a sample cannot answer even roughly is
-refused: DISTINCT rows, EXISTS and the set operations other than UNION ALL. See Golab 2006, section 2.4.3.
+Every result has a mark as its last column, `sampled` DOUBLE. For an aggregate it is the number of rows taken in its
+window divided by the number that they represent: 1.0 if nothing was dropped, NULL if no row was taken. For a row it is
+the probability with which it was taken. For a query over a marked query it is the least mark of the rows that it read.
+Queries that a sample cannot estimate are refused: DISTINCT rows, EXISTS and set operations other than UNION ALL. See
+Golab 2006, section 2.4.3.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ _NO_EXCESS = Literal(DOUBLE, 0.0)
 
 
 def with_excess(schema: Schema) -> Schema:
-    """The columns that queries over a sampled stream read; a statement cannot name the last one."""
+    """The columns that queries over a sampled stream read. Statements cannot name the last one."""
     return Schema((*schema.columns, Column(EXCESS, DOUBLE)))
 
 
 def scale_sampled(statement: Statement, catalog: Catalog) -> Statement:
-    """The statement with its query, if it has one, scaled and marked where it reads sampled streams."""
+    """The statement. If its query reads sampled streams, the query is scaled and marked."""
     if isinstance(statement, CreateQuery | SelectOnce | Explain) and statement.query is not None:
         return replace(statement, query=_scaled(statement.query, catalog)[0])
     return statement
 
 
 def is_sampled(definition: Definition | None, catalog: Catalog) -> bool:
-    """Whether what the definition yields comes from a sampled stream in the end."""
+    """Whether the definition is a sampled stream or a query that reads one, directly or through other queries."""
     if isinstance(definition, QueryDefinition):
         return any(is_sampled(catalog.find(name), catalog) for name in definition.inputs)
     return isinstance(definition, StreamDefinition) and definition.sheds
@@ -95,8 +96,8 @@ def _marked_whole(query: Query) -> Query:
 
 def _scaled_select(select: Select, catalog: Catalog) -> tuple[Select, bool]:
     inputs: list[Input] = []
-    marks: list[Expression] = []  # columns of the inputs that are marked already
-    taken: list[Input] = []
+    marks: list[Expression] = []  # mark columns of the inputs that have one
+    taken: list[Input] = []  # inputs that are sampled streams
     several = len(select.inputs) > 1
     for entry in select.inputs:
         relation = entry.relation
@@ -129,10 +130,10 @@ def _scaled_select(select: Select, catalog: Catalog) -> tuple[Select, bool]:
         )
     if any(item.name.lower() == MARK for item in select.items):
         if excess is None:
-            return select, True  # it reads the mark of what it reads by itself
+            return select, True  # the query selects the mark of its input itself
         raise PlanError(
-            f"every result over a stream with shedding has a column '{MARK}' already",
-            hint="give the item of this name another one",
+            f"results over a stream with shedding already have a column '{MARK}'",
+            hint="give the item of this name another name",
         )
     return _with_mark(select, _mark(select, excess, marks)), True
 
@@ -143,19 +144,19 @@ def _reads_sampled(select: Select, catalog: Catalog) -> bool:
 
 def _no_estimate(what: str) -> PlanError:
     return PlanError(
-        f"{what} over a stream with shedding has no answer: the rows that were dropped may change it in any way",
-        hint="leave the stream without shedding: its pushers are slowed instead",
+        f"{what} over a stream with shedding cannot be estimated: the dropped rows may change it in any way",
+        hint="create the stream without shedding; then pushes wait instead",
     )
 
 
 def _scalable(taken: list[Input]) -> bool:
-    """Whether the probability of every row that is aggregated is the product of those of its parts."""
+    """Whether the probability of every aggregated row is the product of the probabilities of its parts."""
     names = [entry.relation.name.lower() for entry in taken if isinstance(entry.relation, Named)]
     return len(set(names)) == len(names) and not any(isinstance(entry.window, RowsWindow) for entry in taken)
 
 
 def _excess_of(taken: list[Input], several: bool) -> Expression:
-    """How many rows a row stands for besides itself."""
+    """The number of rows that a row represents besides itself."""
     columns = [ColumnRef(DOUBLE, EXCESS, entry.alias if several else None) for entry in taken]
     if len(columns) == 1:
         return columns[0]
@@ -187,7 +188,7 @@ def _sum(expression: Expression) -> Expression:
 
 
 def _weighed(expression: Expression, excess: Expression) -> Expression:
-    """The expression with its aggregates scaled, as far as they can be."""
+    """The expression with those aggregates scaled that can be."""
 
     def change(part: Expression) -> Expression | None:
         if not isinstance(part, AggregateCall):
@@ -199,7 +200,7 @@ def _weighed(expression: Expression, excess: Expression) -> Expression:
 
 
 def _estimates(call: AggregateCall, excess: Expression) -> Iterator[Expression]:
-    """What stands for the call in the estimate; nothing where it stays as it is."""
+    """The estimate that replaces an aggregate call; nothing if the call stays as it is."""
     match call:
         case AggregateCall(distinct=True):
             return

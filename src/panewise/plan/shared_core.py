@@ -1,9 +1,8 @@
-"""The part of a plan that queries with other windows have in common: their core.
+"""The core of a plan: the part that queries with different windows can share.
 
-The core of a query over a join is the join, where all that it reads are windows of time over streams or queries; the
-core of a DISTINCT over one such window is the DISTINCT. What is done above with its rows is each query's own. Two cores
-are the same, whatever their ranges and slides, where they read the same inputs and mean the same by them; names of
-inputs do not matter.
+If a query reads only windows of time over streams or queries, its join is its core; of a query over one such window,
+its DISTINCT is. The operators above the core belong to each query. Two cores are the same if they read the same inputs
+and have the same meaning. Ranges, slides and the names of inputs do not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from panewise.temporal import TimeWindow
 
 @dataclass(frozen=True)
 class SharedCore:
-    """A core: its node, the windows that it reads, and what must be the same for it to be shared."""
+    """A core: its node, the windows that it reads, and its meaning. Cores with equal meanings can be shared."""
 
     node: Join | Distinct
     inputs: tuple[WindowOf, ...]
@@ -39,9 +38,9 @@ class SharedCore:
 
 
 def core_of(plan: Emit) -> SharedCore | None:
-    """The core of a plan; None where it has none that could be shared."""
+    """The core of a plan; None if it has none that could be shared."""
     inputs = tuple(windowed_inputs(plan))
-    if table_inputs(plan) or not all(map(_plain, inputs)):
+    if table_inputs(plan) or not all(map(_is_shareable, inputs)):
         return None
     for node in of_block(plan.input):
         if isinstance(node, Join) and node.inputs == inputs:
@@ -62,7 +61,7 @@ Grouped = tuple[Aggregate, Expression | None, tuple[SelectItem, ...]]
 
 
 def grouped_above(plan: Emit, core: SharedCore) -> Grouped | None:
-    """The aggregate, HAVING and items of a plan that reports groups of the core's rows, and does nothing else."""
+    """The aggregate, HAVING and items of a plan that only groups the core's rows and reports them; otherwise None."""
     if not plan.periodic or plan.emission is not Emission.RSTREAM or plan.restore:
         return None
     if not isinstance(plan.input, Project) or any(part.window.internal for part in core.inputs):
@@ -76,7 +75,7 @@ def grouped_above(plan: Emit, core: SharedCore) -> Grouped | None:
 
 
 def columns_read(plan: Emit, core: SharedCore) -> list[ColumnRef]:
-    """The columns of a core's inputs that the plan above it reads; at least one, so that rows can be counted."""
+    """The columns of a core's inputs that the plan above reads. There is at least one, so that rows can be counted."""
     found: dict[ColumnRef, None] = {}
     below = set(map(id, core.node.walk()))
     for node in of_block(plan.input):
@@ -99,7 +98,7 @@ def _expressions(node: Node) -> list[Expression]:
 
 
 def selected_rows(node: Distinct) -> tuple[tuple[SelectItem, ...], Expression | None] | None:
-    """What DISTINCT selects of which rows, where it does so from a window directly."""
+    """The items and WHERE of the SELECT under a DISTINCT; None if that does not read a window directly."""
     if not isinstance(node.input, Project):
         return None
     below = node.input.input
@@ -108,14 +107,14 @@ def selected_rows(node: Distinct) -> tuple[tuple[SelectItem, ...], Expression | 
     return (node.input.items, where) if isinstance(source, WindowOf) else None
 
 
-def _plain(node: WindowOf) -> bool:
-    """Rows come when they are there and leave a fixed time after."""
+def _is_shareable(node: WindowOf) -> bool:
+    """Whether rows enter the window when they arrive and leave it after a fixed time."""
     window = node.window
     return isinstance(window, TimeWindow) and window.range_us is not None and not window.offset_us
 
 
 def _meaning(expression: Expression | None, inputs: tuple[WindowOf, ...]) -> Expression | None:
-    """One form for what means the same, with inputs by number."""
+    """The canonical form of an expression, with inputs replaced by their numbers."""
     numbers = {node.source: str(number) for number, node in enumerate(inputs)}
 
     def change(part: Expression) -> Expression | None:

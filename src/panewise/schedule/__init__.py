@@ -1,4 +1,5 @@
-"""Schedules: when periodic queries are computed, and how reads and window moves interleave.
+"""Schedules: which periodic queries run next, and how reads and window moves interleave.
 
-`periodic` orders the tasks of periodic queries, `isolation` the reads and moves of a window.
+`periodic` orders the tasks of periodic queries, `isolation` the reads and moves of a window. Both are decisions only,
+without data.
 """

@@ -1,4 +1,4 @@
-"""Cutty: edges only where a window starts; the slice that is open when a window ends is read as it is then.
+"""Cutty: edges only where a window starts; a window that ends inside a slice reads it as far as it has been folded.
 
     range 5, slide 3:   ends        5     8    11
                         starts  0     3     6     9
@@ -6,10 +6,10 @@
                                 [---------)                the window that ends at 5: slice [0, 3), and of the open
                                                            slice [3, 6) what has come before 5
 
-The fewest slices of all: one per slide where `pairs` has two. A window is whole slices and, unless it ends on an edge,
-the open slice at the instant of its end. So it asks of its host what the others do not: that no row at or after a
-window's end is folded before the window is answered, which holds where rows come in order, and that an answer takes in
-the open slice's partial. A window that reaches back for ever has no starts, and adds no edges.
+This gives the fewest slices: one per slide where `pairs` has two. A window consists of whole slices and, unless it ends
+on an edge, of the open slice at the instant of its end. The host must meet two more conditions than for the others: no
+row at or after a window's end is folded before the window is answered, which holds if rows come in order; and answers
+include the partial of the open slice. A window without a beginning has no starts, and adds no edges.
 
 Source: Carbone, Traub, Katsifodimos, Haridi and Markl 2016; Shein and Chrysanthis 2020, section 2.1 and table 1.
 """
@@ -23,7 +23,7 @@ from panewise.slicing.pairs import Cadence, without_covered
 
 
 def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
-    """The residue classes (slides, phases) of all starts, without those that another one covers.
+    """The residue classes (slides, phases) of all starts, without classes that another one covers.
 
     >>> [part.tolist() for part in edge_classes([Cadence(5, 3)])]
     [[3], [1]]

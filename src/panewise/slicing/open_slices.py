@@ -1,14 +1,14 @@
 """Open slices: the slices that the watermark has not passed, and the slot of every row in them.
 
-A row finds its slice in O(1): the slice of the row before it is tried first, then that of the last row in the same cell
-of time, a fraction of a slide wide; bisection over the open slices is left for the first row of a cell. Slices without
+A row finds its slice in O(1). The slice of the previous row is tried first, then that of the last row in the same cell
+of time, a fraction of a slide wide. Only the first row of a cell needs a bisection over the open slices. Slices without
 rows are never made, so a gap in the stream costs nothing.
 
-Edges change when queries come and go. A change holds from an instant on that no row has reached (an *epoch*), so that
-the rows of a slice are never divided: an open slice that reaches over the instant ends there from now on.
+Edges change when queries come and go. A change starts an *epoch*, at an instant that no row has reached yet. An open
+slice that extends beyond this instant then ends there, so the rows of a slice are never divided.
 
-Two ways to give out slots. Dense: a slice is a room of `width` neighbouring slots, one per group. Sparse: a slot per
-(slice, group) that occurs, found by hashing, for slices that touch few of very many groups.
+Slots are allocated in one of two ways. Dense: a slice is a room of `width` adjacent slots, one for each group. Sparse:
+a slot for each (slice, group) that occurs, found by hashing, for slices with few of very many groups.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import numpy as np
 
 from panewise.arrays import INT64_MAX, INT64_MIN, Ints
 from panewise.slicing.slot_loops import (
+    EntryArrays,
+    SliceArrays,
     assign_alone,
     assign_dense,
     assign_known,
@@ -34,7 +36,7 @@ from panewise.slicing.window_set import WindowSet
 
 CELLS = 4096
 EDGES = ("epochs", "firsts", "slides", "phases")
-# The names under which arrays are written down, which stay, and those of the fields.
+# The written names of arrays, which never change, and the names of their fields.
 WRITTEN = {
     name: name
     for name in "_starts _ends _rooms _free _counts _room_spans _cells _epochs _firsts _slides _phases".split()
@@ -43,7 +45,7 @@ WRITTEN_SPARSE = {name: name for name in "_table _entry_room _entry_group _entry
 
 
 class OpenSlices:
-    """Slots for rows in slices that are still open; `width` slots a slice, or None for sparse ones."""
+    """Slots for rows in open slices: `width` slots for each slice, or sparse slots (None)."""
 
     def __init__(self, width: int | None) -> None:
         self.width = width
@@ -51,9 +53,9 @@ class OpenSlices:
         self._ends: Ints = np.zeros(64, np.int64)
         self._rooms: Ints = np.zeros(64, np.int64)
         self._free: Ints = np.arange(64, dtype=np.int64)
-        # Open slices, free rooms, free entries, and the width of a cell of time as a power of two.
+        # Numbers of open slices, free rooms and free entries, and the width of a cell of time as a power of two.
         self._counts: Ints = np.array([0, 64, 0, 0], np.int64)
-        self._room_spans: Ints = np.zeros((2, 64), np.int64)  # start and end by room; a free room spans nothing
+        self._room_spans: Ints = np.zeros((2, 64), np.int64)  # start and end by room; empty for a free room
         self._cells: Ints = np.zeros(CELLS, np.int64)  # the room that the last point of a cell fell into
         self._epochs: Ints = np.array([INT64_MIN], np.int64)
         self._firsts: Ints = np.array([0, 0], np.int64)
@@ -75,7 +77,7 @@ class OpenSlices:
     # -- edges ---------------------------------------------------------------------------------------------------
 
     def cut_from(self, point: int, windows: WindowSet) -> None:
-        """These windows' edges hold from `point` on; no row may have reached it."""
+        """From `point` on, slices are cut at these windows' edges. No row may have reached it yet."""
         slides, phases = windows.edges
         kept = self._epochs < point
         count = int(kept.sum())
@@ -89,19 +91,19 @@ class OpenSlices:
             self._end(int(i), point)
 
     def _set_cells(self) -> None:
-        """A few cells a slide: rows that come out of order then find their slice at once."""
+        """Makes cells a fraction of the shortest slide, so that rows out of order find their slice at once."""
         slides = self._slides[self._firsts[-2] :]
         if len(slides):
             self._counts[3] = max(0, int(slides.min()).bit_length() - 3)
 
     def _end(self, position: int, point: int) -> None:
-        """A slice ends earlier than it was to: no row has reached the point."""
+        """Makes a slice end earlier, at a point that no row has reached."""
         self._ends[position] = self._room_spans[1, self._rooms[position]] = point
 
     def forget_epochs(self, before: int) -> None:
-        """Drops epochs that no row can fall into any more, because they ended before a point.
+        """Drops epochs that ended before a point, because no row can fall into them any more.
 
-        The last of them stays: it says where the slices of the epoch after it begin.
+        The last of them is kept, because the slices of the next epoch begin where it ends.
         """
         gone = int((self._epochs[1:] <= before).sum()) - 1
         if gone > 0:
@@ -112,16 +114,18 @@ class OpenSlices:
             self._firsts = self._firsts[gone:] - first
 
     def edges(self) -> dict[str, list[int]]:
-        """All that says where slices are cut, from the earliest epoch on that is remembered."""
+        """The edges of all epochs that are kept, for `set_edges`."""
         return {name: getattr(self, f"_{name}").tolist() for name in EDGES}
 
     def edge_arrays(self) -> list[Ints]:
-        """The same as arrays, which are never changed in place: they are the same objects as long as edges are."""
+        """The edges as arrays. They are never changed in place, so the same objects mean the same edges."""
         return [getattr(self, f"_{name}") for name in EDGES]
 
     def hand_over(self, sparse: OpenSlices, counts: Ints) -> tuple[Ints, Ints]:
-        """Fresh sparse slices become the same as these dense ones, with an entry for each group that a slice counts.
-        `counts`: by slot here. The slots of the entries there, and of the same groups here."""
+        """Copies these dense slices to empty sparse ones, with an entry for each group with a count in a slice.
+
+        `counts` is by slot. Returns the slots of the entries there, and of the same groups here.
+        """
         assert self.width is not None
         sparse.set_edges(self.edges())
         if not self.count:
@@ -131,29 +135,29 @@ class OpenSlices:
         return sparse.assign(self.starts[places], groups), self.rooms[places] * self.width + groups
 
     def set_edges(self, edges: dict[str, list[int]]) -> None:
-        """What `edges` gave, in place of its own."""
+        """Replaces the edges by those that `edges` returned."""
         for name in EDGES:
             setattr(self, f"_{name}", np.array(edges[name], np.int64))
         self._set_cells()
 
     def until_cut(self, starts: Ints, ends: Ints) -> Ints:
-        """The ends of slices, each no later than the first cut after its start."""
+        """The ends of slices, cut at the first change of edges after their start."""
         cuts = np.append(self._epochs[1:], INT64_MAX)
         result: Ints = np.minimum(ends, cuts[np.searchsorted(cuts[:-1], starts, side="right")])
         return result
 
     def has_edges_of(self, windows: WindowSet) -> bool:
-        """Whether slices to come are cut at these windows' edges and nowhere else."""
+        """Whether future slices are cut exactly at these windows' edges."""
         newest = slice(int(self._firsts[-2]), int(self._firsts[-1]))
         slides, phases = windows.edges
         return np.array_equal(self._slides[newest], slides) and np.array_equal(self._phases[newest], phases)
 
     def slice_start(self, point: int) -> int:
-        """Where the slice of a row to come at the point begins."""
+        """The start of the slice of a future row at the point."""
         return int(bounds(point, self._epochs, self._firsts, self._slides, self._phases)[0])
 
     def is_edge(self, point: int) -> bool:
-        """Whether slices to come are cut at the point."""
+        """Whether future slices are cut at the point."""
         return self.slice_start(point) == point
 
     # -- slots ---------------------------------------------------------------------------------------------------
@@ -176,25 +180,27 @@ class OpenSlices:
 
     @property
     def slots(self) -> int:
-        """How many slots there are in all."""
+        """Total number of slots."""
         return len(self._entry_room) if self.width is None else len(self._starts) * self.width
 
     @property
     def bytes_held(self) -> int:
         return sum(v.nbytes for v in vars(self).values() if isinstance(v, np.ndarray))
 
+    def widen(self, width: int) -> None:
+        """Gives every dense slice `width` slots, more or fewer. The caller moves the states to the new slots."""
+        assert self.width is not None
+        self.width = width
+
     def assign(self, points: Ints, groups: Ints) -> Ints:
-        """The slot of every row, until the next call. There may be more slots afterwards: the states' owner follows."""
+        """The slot of every row; valid until the next call. The number of slots may grow: the caller must follow."""
         slots = self._scratch(len(points))
         done = 0
         while True:
             if self.width is not None:
-                done = assign_dense(points, groups, done, self.width, *self._shared(), slots)
+                done = assign_dense(points, groups, done, self.width, self._slice_arrays(), slots)
             else:
-                done = assign_sparse(
-                    points, groups, done, *self._shared(), self._table, self._entry_room, self._entry_group,
-                    self._entry_next, self._heads, self._entry_free, slots,
-                )  # fmt: skip
+                done = assign_sparse(points, groups, done, self._slice_arrays(), self._entry_arrays(), slots)
             if done == len(points):
                 return slots
             if self._counts[1] == 0:
@@ -203,7 +209,7 @@ class OpenSlices:
                 self._grow_entries()
 
     def places(self, slots: Ints) -> tuple[Ints, Ints]:
-        """The room and the group of each slot, in arrays of their own."""
+        """The room and the group of each slot, in new arrays."""
         if self.width is None:
             return self._entry_room[slots], self._entry_group[slots]
         if self.width == 1:
@@ -212,7 +218,7 @@ class OpenSlices:
         return rooms, slots - rooms * self.width
 
     def open_spans(self, starts: Ints, ends: Ints) -> None:
-        """Opens slices with exactly these bounds, distinct and ascending, where none with their start is open yet."""
+        """Opens slices with these bounds, distinct and ascending. Slices that are open already may end earlier."""
         held = self.count
         places = np.searchsorted(self.starts, starts)
         known = np.append(self.starts, INT64_MAX)[places] == starts
@@ -229,10 +235,10 @@ class OpenSlices:
         for array, more in ((self._starts, starts[fresh]), (self._ends, ends[fresh]), (self._rooms, rooms)):
             array[: held + len(fresh)] = np.concatenate([array[:held], more])[order]
         self._counts[0] += len(fresh)
-        assert (self.ends[:-1] <= self.starts[1:]).all(), "slices of other edges"
+        assert (self.ends[:-1] <= self.starts[1:]).all(), "slices overlap"
 
     def drain_dense(self, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Slots with rows, as counted by slot, with the start, end and group of each; all slices are closed."""
+        """Closes all dense slices. Returns the slots with `rows`, and the start, end and group of each."""
         assert self.width is not None
         slots, positions = np.empty((2, self.count * self.width), np.int64)
         found = occupied(rows, self.rooms, self.width, slots, positions)
@@ -241,7 +247,7 @@ class OpenSlices:
         return self._drained(slots, positions, groups)
 
     def drain_sparse(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The same of sparse slices, which know themselves where rows are."""
+        """Closes all sparse slices. Returns all slots, and the start, end and group of each."""
         free, room = int(self._counts[2]), len(self._entry_room)
         slots, positions = np.empty((2, room - free), np.int64)
         list_entries(self.rooms, self._heads, self._entry_next, slots, positions)
@@ -260,33 +266,36 @@ class OpenSlices:
         self.close(self.count)
         return slots, starts, ends, groups
 
-    def _shared(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    def _slice_arrays(self) -> SliceArrays:
         return (
             self._starts, self._ends, self._rooms, self._counts, self._free, self._room_spans, self._cells,
             self._epochs, self._firsts, self._slides, self._phases,
         )  # fmt: skip
 
+    def _entry_arrays(self) -> EntryArrays:
+        return self._table, self._entry_room, self._entry_group, self._entry_next, self._heads, self._entry_free
+
     def _scratch(self, count: int) -> Ints:
-        """Room for slots, used again by the next call: fresh memory would cost more than the work."""
+        """A buffer for slots, which the next call reuses: new memory would cost more than the work."""
         if len(self._buffer) < count:
             self._buffer = np.empty(count, np.int64)
         return self._buffer[:count]
 
     def assign_known(self, points: Ints, words: Ints, base: int, direct: Ints, rows: Ints) -> Ints:
-        """The slots of the first rows, as many as the short way serves; they are counted in `rows`, slot by slot."""
+        """Assigns the first rows by the fast path, as far as it goes; counts them in `rows`. Returns their slots."""
         assert self.width is not None
         slots = self._scratch(len(points))
-        done = assign_known(points, words, base, direct, self.width, *self._shared(), slots, rows)
+        done = assign_known(points, words, base, direct, self.width, self._slice_arrays(), slots, rows)
         return slots[:done]
 
     def assign_alone(self, points: Ints, done: int, ascending: bool, rows: Ints) -> tuple[Ints, int]:
-        """Of one group: the slots of the rows from `done` on, which are counted in `rows`; and how far it came.
+        """Assigns rows of one group from `done` on, counted in `rows`. Returns the slots, and how far it came.
 
-        Where that is not the end there are more slots now: the owner of `rows` follows and calls again.
+        If that is not the end, there are more slots now: the caller enlarges `rows` and calls again.
         """
         assert self.width == 1
         slots = self._scratch(len(points))
-        done = assign_alone(points, done, ascending, *self._shared(), slots, rows)
+        done = assign_alone(points, done, ascending, self._slice_arrays(), slots, rows)
         if done < len(points):
             self._grow_rooms()
         return slots, done
@@ -317,30 +326,27 @@ class OpenSlices:
     # -- closing -------------------------------------------------------------------------------------------------
 
     def closable(self, watermark: int) -> int:
-        """How many slices, the oldest ones, end at the watermark or before."""
+        """Number of slices that end at the watermark or before; they are the oldest."""
         return int(np.searchsorted(self.ends, watermark, side="right"))
 
     def entries_of(self, position: int) -> tuple[Ints, Ints]:
-        """Slots and groups of a sparse slice, which leaves the table; `close` must follow before the next `assign`."""
-        entries = self._scratch(len(self._entry_room))
-        found = release_room(
-            int(self._rooms[position]), self._table, self._entry_room, self._entry_group, self._entry_next, self._heads,
-            self._entry_free, self._counts, entries,
-        )  # fmt: skip
-        slots = entries[:found].copy()
+        """Removes a sparse slice's entries; returns their slots and groups. `close` must follow before `assign`."""
+        released = self._scratch(len(self._entry_room))
+        found = release_room(int(self._rooms[position]), self._entry_arrays(), self._counts, released)
+        slots = released[:found].copy()
         return slots, self._entry_group[slots]
 
     @property
     def entries(self) -> tuple[Ints, Ints, Ints]:
-        """Of sparse slices: the first slot of each room (-1: none), the next slot after each one, and its group."""
+        """The entries of sparse slices: by room the first slot (-1: none), by slot the next slot and the group."""
         return self._heads, self._entry_next, self._entry_group
 
     def groups_held(self) -> Ints:
-        """The groups of all rows in open sparse slices, some of them several times."""
+        """The groups of all entries of sparse slices; a group may be listed several times."""
         return self._entry_group[self._entry_room >= 0]
 
     def rename_groups(self, renamed: Ints) -> None:
-        """New numbers for the groups of open sparse slices."""
+        """Renumbers the groups of sparse slices."""
         used = self._entry_room >= 0
         self._entry_group[used] = renamed[self._entry_group[used]]
         fill_table(self._table, self._entry_room, self._entry_group)

@@ -1,4 +1,4 @@
-"""Pairs: the edges of a set of periodic windows are the starts and the ends of their reports, no more.
+"""Pairs: the edges of a set of periodic windows are exactly the starts and ends of their reports.
 
 A window with slide s reports at `align + k*s` and covers `[e - range - offset, e - offset)`, so it contributes two
 residue classes of edges modulo s, one where the slide divides the range (Krishnamurthy, Wu, Franklin 2006; Shein
@@ -24,7 +24,7 @@ from panewise.temporal import last_report
 
 @dataclass(frozen=True)
 class Cadence:
-    """A periodic window on an axis of integers: microseconds, or row numbers. `range` None reaches back for ever."""
+    """A periodic window on an axis of integers: microseconds, or row numbers. `range` None: it has no beginning."""
 
     range: int | None
     slide: int
@@ -54,7 +54,7 @@ class Cadence:
 
 
 def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
-    """The residue classes (slides, phases) of all edges, without those that another one covers.
+    """The residue classes (slides, phases) of all edges, without classes that another one covers.
 
     >>> [part.tolist() for part in edge_classes([Cadence(5, 2), Cadence(8, 4)])]
     [[2, 2], [0, 1]]
@@ -69,7 +69,7 @@ def classes_of(cadence: Cadence) -> set[tuple[int, int]]:
 
 
 def without_covered(classes: Iterable[tuple[int, int]]) -> tuple[Ints, Ints]:
-    """Residue classes (slide, phase), each once, without those all of whose points are in another; by slide."""
+    """The distinct residue classes (slide, phase), by slide, without classes whose points are all in another."""
     kept: list[tuple[int, int]] = []
     for slide, phase in sorted(set(classes)):
         if not any(slide % coarse == 0 and phase % coarse == rest for coarse, rest in kept):

@@ -1,13 +1,13 @@
-"""Panes: edges at a fixed distance, the greatest that divides range, slide and offset of every window.
+"""Panes: edges at a fixed distance, the greatest that divides the range, slide and offset of every window.
 
     range 5, slide 2:   ends    0   2   4   6   8
                         starts    1   3   5   7
                         slices  |-|-|-|-|-|-|-|-|         one class, (1, 0): range / gcd(range, slide) slices a window
 
-The simplest slicing and the finest: every slice is equally long, and a window of range r and slide s has r / gcd(r, s)
-of them, where `pairs` needs 2 floor(r / s) + 1 and `cutty` ceil(r / s). The panes of many windows together are as long
-as the greatest common divisor of all their ranges, slides and distances from each other. Source: Li, Maier, Tufte,
-Papadimos and Tucker 2005; Shein and Chrysanthis 2020, section 2.1 and table 1.
+This is the simplest and the finest slicing. All slices have one length; a window of range r and slide s has
+r / gcd(r, s) of them, while `pairs` needs 2 floor(r / s) + 1 and `cutty` ceil(r / s). The length of the panes of
+several windows is the greatest common divisor of all their ranges, slides and distances from each other. Source: Li,
+Maier, Tufte, Papadimos and Tucker 2005; Shein and Chrysanthis 2020, section 2.1 and table 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from panewise.slicing.pairs import Cadence
 
 
 def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
-    """The residue class (slide, phase) of all edges, as arrays of one element; of none for no window.
+    """The residue class (slide, phase) of all edges, as arrays of one element; empty without windows.
 
     >>> [part.tolist() for part in edge_classes([Cadence(14, 8)])]
     [[2], [0]]
@@ -34,7 +34,7 @@ def edge_classes(cadences: Iterable[Cadence]) -> tuple[Ints, Ints]:
         end = cadence.align - cadence.offset
         if pane == 0:
             phase = end
-        # gcd(0, n) is n: a window that reaches back for ever has no starts to divide.
+        # A window without a beginning has no starts; gcd(0, n) is n.
         pane = gcd(pane, cadence.slide, cadence.range or 0, end - phase)
     if pane == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)

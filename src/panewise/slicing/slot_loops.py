@@ -1,8 +1,8 @@
 """The compiled loops behind `OpenSlices`: which slice a point falls into, and which slot it gets there.
 
-They stand in one file because a loop is compiled anew when its own file changes, but not when that of a loop it calls
-does. `counts` is shared by all: open slices, free rooms, free entries, and the width of a cell of time as a power of
-two.
+They are in one file because a loop is recompiled when its own file changes, but not when the file of a loop that it
+calls does. The arrays of `OpenSlices` are grouped in plain tuples: with named ones Numba needs longer for each call.
+`counts` has the numbers of open slices, free rooms and free entries, and the width of a cell of time as a power of two.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from panewise.arrays import INT64_MAX, Ints
 from panewise.loops import compiled_loop
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+SliceArrays = tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]
+"""starts, ends, rooms, counts, free, room_spans, cells, epochs, firsts, slides and phases of `OpenSlices`."""
+EntryArrays = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+"""table, entry_room, entry_group, entry_next, heads and entry_free of sparse `OpenSlices`."""
 
 
 @compiled_loop
 def bounds(point: int, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints) -> tuple[int, int]:
-    """The slice around a point: the nearest edges of its epoch on both sides."""
+    """Start and end of the slice around a point: the nearest edges of its epoch."""
     epoch = epochs.shape[0] - 1
     while epochs[epoch] > point:
         epoch -= 1
@@ -35,7 +39,10 @@ def _opened(
     point: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans: Ints, epochs: Ints,
     firsts: Ints, slides: Ints, phases: Ints,
 ) -> int:  # fmt: skip
-    """The room of the open slice around a point, by bisection, opened if need be; -1 where no room is free."""
+    """The room of the open slice around a point, found by bisection; opens the slice if necessary. -1: no free room.
+
+    It takes arrays one by one, because with a tuple its callers are slower.
+    """
     low, high = 0, counts[0]
     while low < high:
         middle = (low + high) >> 1
@@ -60,14 +67,13 @@ def _opened(
     return int(room)
 
 
-# The loops below look into the cells themselves: a call would pass a dozen arrays, which costs more than the look-up.
+# The loops below look into the cells themselves, because a call would cost more than the look-up.
 
 
 @compiled_loop
-def assign_dense(
-    points: Ints, groups: Ints, begin: int, width: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
-    room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints,
-) -> int:  # fmt: skip
+def assign_dense(points: Ints, groups: Ints, begin: int, width: int, slices: SliceArrays, slots: Ints) -> int:
+    """The slots of rows from `begin` on. Returns the number of the first row without one, for want of a free room."""
+    starts, ends, rooms, counts, free, room_spans, cells, epochs, firsts, slides, phases = slices
     low, high, base, shift = 1, 0, 0, counts[3]
     grouped = groups.shape[0] > 0
     for i in range(begin, points.shape[0]):
@@ -86,14 +92,12 @@ def assign_dense(
 
 
 @compiled_loop
-def assign_alone(
-    points: Ints, begin: int, ascending: bool, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints,
-    room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, slots: Ints, rows: Ints,
-) -> int:  # fmt: skip
-    """One group: rows of a slice that follow each other are found, and counted in `rows`, together.
+def assign_alone(points: Ints, begin: int, ascending: bool, slices: SliceArrays, slots: Ints, rows: Ints) -> int:
+    """Like `assign_dense` for one group: assigns runs of rows of one slice, and counts them in `rows`.
 
-    Ends for want of room. Where points ascend, the end of a run is found by bisection.
+    If points ascend, the end of a run is found by bisection.
     """
+    starts, ends, rooms, counts, free, room_spans, cells, epochs, firsts, slides, phases = slices
     shift, count, i = counts[3], points.shape[0], begin
     while i < count:
         point = points[i]
@@ -127,11 +131,11 @@ def assign_alone(
 
 @compiled_loop
 def assign_known(
-    points: Ints, words: Ints, word_base: int, direct: Ints, width: int, starts: Ints, ends: Ints, rooms: Ints,
-    counts: Ints, free: Ints, room_spans: Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints,
-    slots: Ints, rows: Ints,
-) -> int:  # fmt: skip
-    """The short way: groups by one load, and `rows` counted at once. Ends at a word not known, or for want of room."""
+    points: Ints, words: Ints, word_base: int, direct: Ints, width: int, slices: SliceArrays, slots: Ints, rows: Ints
+) -> int:
+    """The fast path: finds groups by one load from `direct`, and counts rows in `rows`. Returns the number of the first
+    row with an unknown word, or without a free room."""
+    starts, ends, rooms, counts, free, room_spans, cells, epochs, firsts, slides, phases = slices
     span = np.uint64(direct.shape[0])
     low, base, shift = 0 * points[0], 0 * width, counts[3]
     length = np.uint64(0)
@@ -166,10 +170,11 @@ def _entry_hash(room: int, group: int) -> np.uint64:
 
 @compiled_loop
 def assign_sparse(
-    points: Ints, groups: Ints, begin: int, starts: Ints, ends: Ints, rooms: Ints, counts: Ints, free: Ints, room_spans:
-    Ints, cells: Ints, epochs: Ints, firsts: Ints, slides: Ints, phases: Ints, table: Ints, entry_room: Ints,
-    entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints, slots: Ints,
-) -> int:  # fmt: skip
+    points: Ints, groups: Ints, begin: int, slices: SliceArrays, entries: EntryArrays, slots: Ints
+) -> int:
+    """Like `assign_dense` for sparse slices. Also stops if there is no free entry."""
+    starts, ends, rooms, counts, free, room_spans, cells, epochs, firsts, slides, phases = slices
+    table, entry_room, entry_group, entry_next, heads, entry_free = entries
     low, high, room, shift = 1, 0, 0 * counts[0], counts[3]
     mask = np.uint64(table.shape[0] - 1)
     for i in range(begin, points.shape[0]):
@@ -205,6 +210,7 @@ def assign_sparse(
 
 @compiled_loop
 def fill_table(table: Ints, entry_room: Ints, entry_group: Ints) -> None:
+    """Rebuilds the table from all entries in use."""
     mask = np.uint64(table.shape[0] - 1)
     table[:] = -1
     for entry in range(entry_room.shape[0]):
@@ -216,16 +222,15 @@ def fill_table(table: Ints, entry_room: Ints, entry_group: Ints) -> None:
 
 
 @compiled_loop
-def release_room(
-    room: int, table: Ints, entry_room: Ints, entry_group: Ints, entry_next: Ints, heads: Ints, entry_free: Ints,
-    counts: Ints, entries: Ints,
-) -> int:  # fmt: skip
-    """Takes a room's entries out of the table, moving later ones back so that no probe breaks; lists them."""
+def release_room(room: int, entries: EntryArrays, counts: Ints, released: Ints) -> int:
+    """Takes a room's entries out of the table, and moves later ones back so that probes find them. Lists the entries in
+    `released`, and returns their number."""
+    table, entry_room, entry_group, entry_next, heads, entry_free = entries
     mask = np.uint64(table.shape[0] - 1)
     found = 0
     entry = heads[room]
     while entry >= 0:
-        entries[found] = entry
+        released[found] = entry
         found += 1
         slot = _entry_hash(room, entry_group[entry]) & mask
         while table[slot] != entry:
@@ -251,7 +256,7 @@ def release_room(
 
 @compiled_loop
 def list_entries(rooms: Ints, heads: Ints, entry_next: Ints, entries: Ints, positions: Ints) -> None:
-    """The entries of sparse slices, slice by slice, with the position of each one's slice."""
+    """Lists the entries of sparse slices, slice by slice, each with the position of its slice."""
     found = 0
     for position in range(rooms.shape[0]):
         entry = heads[rooms[position]]
@@ -264,7 +269,7 @@ def list_entries(rooms: Ints, heads: Ints, entry_next: Ints, entries: Ints, posi
 
 @compiled_loop
 def take_out(entries: Ints, table: Ints, entry_room: Ints, entry_group: Ints) -> None:
-    """All entries that there are leave the table: each is looked for by its number, so no probe need be kept whole."""
+    """Takes all entries out of the table. Each is found by its number, so later probes need not be repaired."""
     mask = np.uint64(table.shape[0] - 1)
     for entry in entries:
         slot = _entry_hash(entry_room[entry], entry_group[entry]) & mask
@@ -275,7 +280,8 @@ def take_out(entries: Ints, table: Ints, entry_room: Ints, entry_group: Ints) ->
 
 @compiled_loop
 def occupied(rows: Ints, rooms: Ints, width: int, slots: Ints, positions: Ints) -> int:
-    """The slots of dense slices that hold rows, slice by slice, with the position of each one's slice; their number."""
+    """Lists the slots of dense slices that have rows, slice by slice, each with the position of its slice. Returns the
+    number of these slots."""
     found = 0
     for position in range(rooms.shape[0]):
         for slot in range(rooms[position] * width, (rooms[position] + 1) * width):

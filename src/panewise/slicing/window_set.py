@@ -1,8 +1,8 @@
-"""The windows of a tree, as a multiset: its edges are at hand, and one window more or less costs little.
+"""The windows of a tree, as a multiset that maintains their edges at a low cost.
 
-A window whose edges others have already changes nothing, which is what most windows of ten thousand do. Adding one
-costs O(classes) steps of NumPy; taking one away costs nothing unless it was the last with one of its edges, and then
-the classes are worked out anew when they are next asked for.
+Most of ten thousand windows have only edges that others have too, and change nothing. Adding a window costs O(classes)
+NumPy steps. Removing one costs nothing unless it was the last with one of its edges; then the edges are recomputed when
+they are next needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panewise.slicing.pairs import Cadence, classes_of, without_covered
 
 
 class WindowSet:
-    """Iterating gives each distinct window once.
+    """A multiset of windows. Iteration gives each distinct window once.
 
     >>> windows = WindowSet([Cadence(5, 2)])
     >>> windows.add(Cadence(8, 4)), windows.add(Cadence(9, 9))
@@ -27,7 +27,7 @@ class WindowSet:
 
     def __init__(self, cadences: Iterable[Cadence] = ()) -> None:
         self._counts: dict[Cadence, int] = {}
-        self._classes: dict[tuple[int, int], int] = {}  # residue classes of edges, and how many windows have each
+        self._classes: dict[tuple[int, int], int] = {}  # number of distinct windows by residue class of edges
         self._edges: tuple[Ints, Ints] | None = without_covered([])
         self._endless = 0
         for cadence in cadences:
@@ -46,25 +46,25 @@ class WindowSet:
 
     @property
     def shortest_slide(self) -> int | None:
-        """A slide is one of the classes, and no class is finer than the shortest."""
+        """The shortest slide, which is always that of a class; None without windows."""
         slides = self.edges[0]
         return int(slides[0]) if len(slides) else None
 
     @property
     def edges(self) -> tuple[Ints, Ints]:
-        """Slides and phases of the residue classes, ascending, none covered by another."""
+        """Slides and phases of the residue classes of edges, ascending, none covered by another."""
         if self._edges is None:
             self._edges = without_covered(self._classes)
         return self._edges
 
     @property
     def classes(self) -> tuple[tuple[int, int], ...]:
-        """The same as pairs of slide and phase."""
+        """The residue classes of edges, as pairs of slide and phase."""
         slides, phases = self.edges
         return tuple(zip(slides.tolist(), phases.tolist(), strict=True))
 
     def add(self, cadence: Cadence) -> bool:
-        """One more window; says whether it brings edges that were not there."""
+        """Adds a window. Returns whether it has new edges."""
         held = self._counts.get(cadence, 0)
         self._counts[cadence] = held + 1
         if held:
@@ -85,7 +85,7 @@ class WindowSet:
         return bool(((slide % slides == 0) & (phase % slides == phases)).any())
 
     def _insert(self, slide: int, phase: int) -> None:
-        """A class that no other covers; those that it covers go."""
+        """Adds a class that no other covers, and drops those that it covers."""
         slides, phases = self.edges
         left = (slides % slide != 0) | (phases % slide != phase)
         slides, phases = np.append(slides[left], slide), np.append(phases[left], phase)
@@ -93,7 +93,7 @@ class WindowSet:
         self._edges = slides[order], phases[order]
 
     def remove(self, cadence: Cadence) -> None:
-        """One window less."""
+        """Removes a window."""
         held = self._counts[cadence] - 1
         self._counts[cadence] = held
         if held:

@@ -1,15 +1,19 @@
-"""The same operators on Spark.
+"""The second host: runs the operators of the embedded engine on Spark.
 
-    pipeline, handle   `panewise.SparkPipeline`, and a pipeline while it runs
-    stages             what Spark runs: folds before the shuffle, buckets behind it
-    delivery           results to the log, sinks and archives, in one foreachBatch
+    pipeline           `panewise.SparkPipeline`, which users call
+    spark_statements   runs statements, in the books and in a run
+    handle             a run: what `SparkPipeline.start` returns
+    driver             the Spark query of a run, its inbox, its threads
+    spark_explaining   EXPLAIN
+    folder_reader      what the pipeline's folder tells without a running query
+    stages             what Spark runs: folds before the shuffle, buckets after it
+    delivery           results go to the log, sinks and archives, in one foreachBatch
     archives           CREATE ARCHIVE on Spark
-    buckets, results   state of a part of the groups; the log of results
-    tasks              what a task knows and what travels between stages
+    buckets, results   the state of one hash class of groups; the log of results
+    tasks              what a task knows, and what travels between the stages
     tables             versions of tables
-    ingest, sinks      sources, the inbox of pushed rows; kinds of sinks
-    program            which definitions hold in which micro-batch
-    kafka              Kafka without a jar
+    ingest, sinks      sources and the inbox of pushed rows; kinds of sinks
+    kafka, program     Kafka without a jar; which definitions hold in which micro-batch
     environment        the session and the pipeline's folder
 
 A folder imports only folders below it.

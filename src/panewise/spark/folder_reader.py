@@ -1,7 +1,7 @@
-"""Reading a pipeline's folder: how far it has come, and what its queries have said.
+"""Reads a pipeline's folder: how far the pipeline has come, and what its queries have delivered.
 
-Everything here comes from files that micro-batches have left, so it holds whether the pipeline runs or not, and it
-waits for nothing. `Handle` adds what only a running Spark query can tell.
+Everything here comes from files that micro-batches have written. So it works whether the pipeline runs or not, and
+never waits. `Handle` adds what only a running Spark query can tell.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from panewise.temporal import TimeWindow, format_instant
 
 
 class FolderReader:
-    """What a folder tells. `catalog` is what the caller has defined, `program` what the folder has so far."""
+    """Reads one folder. `catalog` has the definitions of the caller, `program` those of the folder."""
 
     def __init__(self, folder: Folder, catalog: Catalog, program: Program) -> None:
         self._folder = folder
         self._catalog = catalog
         self.program = program
-        self._fetched: dict[tuple[str, str], int] = {}  # by kind and name, the last micro-batch that was fetched
-        self._overflowed = set(last_stats(folder).get("overflows", {}))  # queries that were warned of
+        self._fetched: dict[tuple[str, str], int] = {}  # last micro-batch that was fetched, by kind and name
+        self._overflowed = set(last_stats(folder).get("overflows", {}))  # log names of queries with a warning so far
         earlier = last_marks(folder).streams
         self._late_remarks = {key: Remarks(stream.late_rows) for key, stream in earlier.items()}
         self._bad_remarks = {key: Remarks(stream.bad_rows) for key, stream in earlier.items()}
-        self._asked_for_bad: set[str] = set()  # streams whose bad rows somebody has fetched
+        self._asked_for_bad: set[str] = set()  # streams whose bad rows were fetched
 
     @property
     def folder(self) -> Folder:
@@ -51,15 +51,15 @@ class FolderReader:
 
     @property
     def version(self) -> Version:
-        """What is defined now."""
+        """The definitions that hold now."""
         return self.program.newest
 
     def marks(self) -> Marks:
         """How far the streams have come."""
         return last_marks(self._folder)
 
-    def come_to(self, query: PlannedQuery, marks: Marks) -> int | None:
-        """How far a query has come: as far as the slowest stream below it; None before there was anything."""
+    def watermark_of(self, query: PlannedQuery, marks: Marks) -> int | None:
+        """How far a query has come: the least watermark of the streams below it; None before there is one."""
         version = self.version
         keys = {stream.name.lower(): key for key, stream in version.streams.items()}
         reached, names = [], list(query.definition.inputs)
@@ -73,12 +73,15 @@ class FolderReader:
         return None if least == INT64_MIN else least
 
     def stream_keys(self) -> dict[str, str]:
-        """By the names of streams, what their marks are kept under."""
+        """The keys under which the marks of streams are kept, by lower-case name."""
         return {stream.name.lower(): key for key, stream in self.program.newest.streams.items()}
 
     def begins_late(self, name: str) -> bool:
-        """Whether a query came in mid-stream and is no stream by itself, or who reads its results from now on has a
-        copy of it computed that lacks earlier ones."""
+        """Whether a new reader of a query would lack earlier rows.
+
+        So it is if the query began in mid-stream and does not just hand rows on, or if the reader's fragment would
+        compute a copy of it that begins now.
+        """
         query, marks = self.version.queries.get(name), self.marks()
         if query is None or query.created not in marks.since:
             return False
@@ -88,15 +91,15 @@ class FolderReader:
         in_mid_stream = any(marks.at(query.created, key)[0] is not None for key in fragment.streams)
         if in_mid_stream and not query.block.hands_rows_on:
             return True
-        if not fragment.tree and not fragment.exchanged_by:
-            return False  # its readers are computed beside it
+        if not fragment.is_folded and not fragment.exchanged_by:
+            return False  # readers are placed in its fragment and use no copy
         now = {key: (stream.reached, stream.good_rows) for key, stream in marks.streams.items()}
         return any(marks.at(query.created, key) != now.get(key, (None, 0)) for key in fragment.streams)
 
     def _key(self, stream: str) -> str:
         return self.program.newest.stream_key(stream)
 
-    # -- how it is -----------------------------------------------------------------------------------------------
+    # -- state of the pipeline -----------------------------------------------------------------------------------
 
     def failed(self) -> dict[str, str]:
         """The queries that have failed, with the reason of each."""
@@ -105,13 +108,13 @@ class FolderReader:
         return {name: failed[query.log_name] for name, query in queries.items() if query.log_name in failed}
 
     def overflows(self) -> dict[str, int]:
-        """The queries with answers outside their type, and how many there were."""
+        """The queries with answers outside their type, and the number of these."""
         counted = last_stats(self._folder).get("overflows", {})
         queries = self.program.newest.queries
         return {name: counted[query.log_name] for name, query in queries.items() if query.log_name in counted}
 
     def measures(self) -> Measures:
-        """What EXPLAIN knows of it besides its program."""
+        """The measurements that EXPLAIN shows."""
         return Measures(self.marks(), last_stats(self._folder)["buckets"])
 
     def metrics(self) -> dict[str, Any]:
@@ -128,7 +131,7 @@ class FolderReader:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Rows, late rows, slices and bytes of state, per stream, query and tree, as `pw.Engine.stats` says them."""
+        """Rows, late rows, slices and bytes of state by stream, query and fragment, as `pw.Engine.stats` has them."""
         marks, stats = self.marks(), last_stats(self._folder)
         version = self.program.newest
         streams = {}
@@ -157,17 +160,17 @@ class FolderReader:
             }
             if read := [version.tables[key].name for key in version.tables_of(query)]:
                 queries[query.definition.name]["tables"] = {name: tables[name]["version"] for name in read}
-        return {"streams": streams, "tables": tables, "queries": queries, "trees": self._tree_stats(version, stats)}
+        return {"streams": streams, "tables": tables, "queries": queries, "trees": self._fragment_stats(version, stats)}
 
     def _answer_since(self, query: PlannedQuery, marks: Marks) -> str | None:
-        come_to = self.come_to(query, marks)
-        since = None if come_to is None else answer_since(query.plan, query.block, come_to)
+        watermark = self.watermark_of(query, marks)
+        since = None if watermark is None else answer_since(query.plan, query.block, watermark)
         return None if since is None else format_instant(since)
 
     def table_stats(self, marks: Marks | None = None) -> dict[str, dict[str, Any]]:
-        """Of every table: the version that the last micro-batch has seen, its rows, and what is wrong with later ones.
+        """For each table the version that the last micro-batch saw, its rows, and why a later one cannot be read.
 
-        Version 0: no micro-batch has seen it.
+        Version 0 means that no micro-batch has seen the table.
         """
         marks = marks or self.marks()
         pins = last_pins(self._folder, marks.batch)
@@ -181,7 +184,7 @@ class FolderReader:
             }  # fmt: skip
         return found
 
-    def _tree_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
+    def _fragment_stats(self, version: Version, stats: dict[str, Any]) -> list[dict[str, Any]]:
         found = []
         for number in sorted(version.fragment_numbers):
             buckets = [bucket for bucket in stats["buckets"].values() if bucket["fragment"] == number]
@@ -191,17 +194,17 @@ class FolderReader:
                 {
                     "source": version.streams[fragment.stream].name,
                     "queries": sorted(q.definition.name for q in version.queries.values() if q.fragment == number),
-                    "trees": max(1, len(self.program.trees_in(version, fragment))),
+                    "trees": max(1, len(self.program.families_in(version, fragment))),
                     "buckets": len(buckets),
                     **{name: sum(bucket[name] for bucket in buckets) for name in summed},
                 }
             )
         return found
 
-    # -- what it has said ----------------------------------------------------------------------------------------
+    # -- results and rows set aside ------------------------------------------------------------------------------
 
     def fetch(self, query: str) -> pa.Table:
-        """What the query has delivered since the last call."""
+        """The results that the query has delivered since the last call."""
         definition = self._catalog.get(query, "query")
         assert isinstance(definition, QueryDefinition)
         log_name = self.program.newest.queries[definition.name.lower()].log_name
@@ -211,7 +214,7 @@ class FolderReader:
         return pa.concat_tables([definition.schema.to_arrow().empty_table(), *tables])
 
     def late_rows(self, stream: str) -> pa.Table:
-        """The late rows since the last call, where the stream says late = 'keep'; elsewhere a LateRowsWarning."""
+        """The late rows since the last call, if the stream has late = 'keep'; otherwise warns with LateRowsWarning."""
         definition = self._catalog.get(stream, "stream")
         assert isinstance(definition, StreamDefinition)
         key, empty = self._key(definition.name), definition.schema.to_arrow().empty_table()
@@ -221,26 +224,23 @@ class FolderReader:
         return pa.concat_tables([empty, *found], promote_options="default")
 
     def lateness(self, stream: str) -> Lateness | None:
-        """How many rows have come late so far and what is to be said of them; None where the stream says what becomes
-        of late rows, or there are none."""
+        """The number of late rows so far, with a remark; None if there are none or the stream has the option `late`."""
         key = self._key(self._catalog.get(stream, "stream").name)
         return self._lateness(key, self.marks().of(key))
 
     def _lateness(self, key: str, marks: StreamMarks) -> Lateness | None:
-        """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
         if not marks.late_rows or "late" in dict(self.program.options(key)):
             return None
         return lateness(self.version.streams[key], marks.late_rows, marks.rows, marks.late_behind)
 
     def _warn_of_overflows(self, name: str, log_name: str) -> None:
-        """Once for each query."""
+        """Warns once for each query."""
         if log_name not in self._overflowed and last_stats(self._folder).get("overflows", {}).get(log_name):
             self._overflowed.add(log_name)
             warn(overflow_warning(name))
 
     def badness(self, stream: str) -> BadRows | None:
-        """How many rows were bad and set aside so far and what is to be said of them; None where there are none, or
-        somebody has asked for them."""
+        """The number of bad rows so far, with a remark; None if there are none or `bad_rows` was called for them."""
         key = self._key(self._catalog.get(stream, "stream").name)
         return self._badness(key, self.marks().of(key))
 
@@ -250,7 +250,7 @@ class FolderReader:
         return bad_rows(self.version.streams[key], marks.bad_rows, marks.rows, None)
 
     def _warn_of_rows(self) -> None:
-        """Of late rows and of bad ones."""
+        """Warns of late and of bad rows."""
         marks = self.marks()
         for key in self.version.streams:
             late = self._lateness(key, marks.of(key))
@@ -261,14 +261,14 @@ class FolderReader:
                 warn(BadRowsWarning(bad.remark))
 
     def bad_rows(self, stream: str) -> pa.Table:
-        """The rows set aside since the last call, where the stream says on_bad_row = 'skip'."""
+        """The bad rows since the last call, if the stream has on_bad_row = 'skip'."""
         definition = self._catalog.get(stream, "stream")
         empty = pa.table({"row": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
         self._asked_for_bad.add(self._key(definition.name))
         return pa.concat_tables([empty, *self._fetch(BAD, self._key(definition.name))])
 
     def _fetch(self, kind: str, name: str) -> list[pa.Table]:
-        # Only what is marked is complete, the sinks included.
+        # Only marked micro-batches are complete, sinks included.
         done = self.marks().batch
         last = self._fetched.get((kind, name), -1)
         batches = [batch for batch in self._folder.numbers("results") if last < batch <= done]
@@ -277,7 +277,7 @@ class FolderReader:
         return [entry.table for entries in found for entry in entries]
 
     def _reported(self, query: PlannedQuery, at: int | None) -> pa.Table:
-        """The report of a periodic query at an instant, or the last one, from the log."""
+        """The report of a periodic query at an instant, or its last one, from the log."""
         name, window = query.definition.name, query.block.window
         empty = query.definition.schema.to_arrow().empty_table()
         assert isinstance(window, TimeWindow) and window.slide_us is not None
@@ -303,7 +303,7 @@ class FolderReader:
                 "suspended",
                 hint="the first report after RESUME QUERY is",
             )
-        # A query that no micro-batch has seen yet has no point at which it took hold.
+        # No point is known for a query that no micro-batch has seen yet.
         reached, _ = marks.at(query.created, key) if query.created in marks.since else (None, 0)
         is_too_old = self._is_forgotten(query, report) or (at is not None and reached is not None and report <= reached)
         if found is None and is_too_old:
@@ -311,7 +311,7 @@ class FolderReader:
         return empty
 
     def _logged(self, query: PlannedQuery, report: int, marks: Marks) -> pa.Table | None:
-        """The rows of a report; None where the log has none of it or of an earlier one."""
+        """The rows of a report; None if the log has neither rows of it nor of an earlier one."""
         for batch in reversed([n for n in self._folder.numbers("results") if n <= marks.batch]):
             for entry in read_entries(self._folder, batch, RESULT, query.log_name) or []:
                 ends = entry.table.column("window_end").cast(pa.int64())
@@ -320,7 +320,7 @@ class FolderReader:
         return None
 
     def was_silent(self, query: PlannedQuery, report: int, marks: Marks) -> bool:
-        """Whether a query in a tree may have been suspended when a report was due of which it has delivered no rows."""
+        """Whether a periodic query may have been suspended when a report was due of which the log has no rows."""
         if query.suspended or query.resumed is None:
             return query.suspended
         if query.resumed not in marks.since:
@@ -329,9 +329,9 @@ class FolderReader:
         return reached is not None and report <= reached
 
     def _is_forgotten(self, query: PlannedQuery, report: int) -> bool:
-        """Whether the log may have had a report and lost it."""
+        """Whether retention may have removed a report from the log."""
         marks = forgotten(self._folder)
         if marks is None or marks.batch < self.program.version(query.created).from_batch:
             return False
-        come_to = self.come_to(query, marks)
-        return come_to is not None and report <= come_to
+        watermark = self.watermark_of(query, marks)
+        return watermark is not None and report <= watermark

@@ -1,4 +1,4 @@
-"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what reaches the source, how the rest is spread."""
+"""EXPLAIN on Spark: what the program runs (`hosted_program.py`), what sources are asked for, how rows are spread."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from panewise.plan.expressions.spark_sql import to_spark_sql
 from panewise.spark.buckets.hosted_program import HostedProgram, Measures
 from panewise.spark.environment.session import default_partitions
 from panewise.spark.folder_reader import FolderReader
-from panewise.spark.program.changes import Change, Changing
-from panewise.spark.program.identity import Defined
+from panewise.spark.program.changes import Change, ChangeStatement
+from panewise.spark.program.identity import DefinedPipeline
 from panewise.spark.program.program import Program
 from panewise.spark.program.reconcile import suspensions
-from panewise.spark.program.version import Fragment, PlannedQuery, PlannedTree
+from panewise.spark.program.version import Fragment, PlannedFamily, PlannedQuery
 
 
-class Explaining:
-    """Of one pipeline. A `reader` is what the pipeline has when it was started; None: it would be planned so.
+class SparkExplainer:
+    """Explains the queries of one pipeline: as its run has planned them, or as a first start would plan them.
 
-    `pending`: statements that the books have run and the program has yet to hear of. There is a lock for this alone,
-    because a change holds that of the pipeline for as long as Spark takes to end and to begin.
+    A `reader` is the run of the pipeline, or None. `pending` are statements that the books have run and the program has
+    not heard of yet. The class has its own lock, because a change holds the pipeline's while Spark stops and starts.
     """
 
-    def __init__(self, pipeline: Defined) -> None:
+    def __init__(self, pipeline: DefinedPipeline) -> None:
         self._pipeline = pipeline
         self._lock = threading.RLock()
         self._shown: HostedProgram | None = None
-        self._partitions: int | None = None  # what a first start would choose
+        self._partitions: int | None = None  # number that a first start would choose
 
-    def lines(self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()) -> list[str]:
-        """How a query, or everything together, is run."""
+    def lines(
+        self, query: str | None, reader: FolderReader | None, pending: Sequence[ChangeStatement] = ()
+    ) -> list[str]:
+        """How a query runs, or all queries together, with lines about Spark."""
         with self._lock:
             hosted = self._hosted(query, reader, pending)
             tables = {} if reader is None else reader.table_stats()
@@ -42,35 +44,35 @@ class Explaining:
             return [*str(hosted.explanation(query)).split("\n"), *lines]
 
     def explanation(self, query: str | None, reader: FolderReader | None) -> Explanation:
-        """The same for programs, without what Spark does around it."""
+        """The plan of a query, or of all, as data, without the lines about Spark."""
         with self._lock:
             return self._hosted(query, reader).explanation(query)
 
     def report(self, reader: FolderReader | None) -> SharingReport:
-        """What queries share, and what that costs."""
+        """What queries share, at what estimated cost."""
         with self._lock:
             return self._hosted(None, reader).report()
 
     def _hosted(
-        self, query: str | None, reader: FolderReader | None, pending: Sequence[Changing] = ()
+        self, query: str | None, reader: FolderReader | None, pending: Sequence[ChangeStatement] = ()
     ) -> HostedProgram:
-        """What is run; CatalogError where there is no such query."""
+        """The program that runs, or would run; CatalogError if there is no such query."""
         books = self._pipeline.books
         if query is not None:
             books.catalog.get(query, "query")
         defined = {definition.name.lower() for definition in books.catalog.of_kind("query")}
         program = None if reader is None else self._running(reader.program, pending)
         if reader is None or program is None or set(program.newest.queries) != defined:
-            # Nothing runs, or what does could not be changed.
+            # Nothing runs, or the last change has failed.
             self._shown = HostedProgram(self._planned(), Measures(), self._shown)
         else:
             self._shown = HostedProgram(program, reader.measures(), self._shown)
         return self._shown
 
-    def _running(self, program: Program, pending: Sequence[Changing]) -> Program:
+    def _running(self, program: Program, pending: Sequence[ChangeStatement]) -> Program:
         if pending:
             program = program.copy()
-            texts, bound = tuple(changing.text for changing in pending), [changing.bound for changing in pending]
+            texts, bound = tuple(statement.text for statement in pending), [statement.bound for statement in pending]
             program.apply(Change(program.next_version, program.newest.from_batch, texts), bound)
         return program
 
@@ -87,9 +89,9 @@ class Explaining:
 def spark_lines(
     program: Program, query: str | None, partitions: int | None, tables: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """A few lines per fragment of the query, or of all queries; of several trees a line each.
+    """A few lines for each fragment of the query, or of all queries, and one for each of several families.
 
-    `tables`: by name, what micro-batches have seen of them (`Reader.table_stats`).
+    `tables` is what micro-batches have seen of tables, by name (`FolderReader.table_stats`).
     """
     version = program.newest
     lines = ["on Spark:"]
@@ -100,15 +102,15 @@ def spark_lines(
             continue
         names = ", ".join(q.definition.name for q in own)
         streams = [version.streams[key].name for key in fragment.streams]
-        trees = program.trees_in(version, fragment)
+        families = program.families_in(version, fragment)
         lines.append(f"  fragment {number} over {', '.join(streams)} answers {names}")
         for key, stream in zip(fragment.streams, streams, strict=True):
             asked = "the source" if len(streams) == 1 else f"the source of {stream}"
             lines.append(f"    {asked} is asked for: {', '.join(program.columns_needed(version, key).names)}")
-        lines.append(f"    {_exchanged(fragment, streams, own, partitions) or _spread(fragment, trees, partitions)}")
-        for tree in trees if len(trees) > 1 else ():
-            answered = ", ".join(q.definition.name for q in own if q.tree == tree.number)
-            lines.append(f"      {_selected(tree)}{_kept(tree)}: {answered}")
+        lines.append(f"    {_exchanged(fragment, streams, own, partitions) or _spread(fragment, families, partitions)}")
+        for family in families if len(families) > 1 else ():
+            answered = ", ".join(q.definition.name for q in own if q.family == family.number)
+            lines.append(f"      {_selected(family)}{_kept(family)}: {answered}")
         asked_for = [q for q in own if query is None or q.name == query.lower()]
         read = dict.fromkeys(key for q in asked_for for key in version.tables_of(q))
         lines.extend(f"    {_seen(version.tables[key].name, tables)}" for key in read)
@@ -118,8 +120,8 @@ def spark_lines(
 def _exchanged(
     fragment: Fragment, streams: list[str], queries: list[PlannedQuery], partitions: int | None
 ) -> str | None:
-    """How rows that travel whole are spread; None where partials travel."""
-    if fragment.tree:
+    """How whole rows are spread over buckets; None in a folded fragment."""
+    if fragment.is_folded:
         return None
     if not fragment.exchanged_by:
         reasons = "; ".join(dict.fromkeys(reason for query in queries if (reason := query.node.spread.reason)))
@@ -131,12 +133,12 @@ def _exchanged(
     return f"rows are exchanged whole, in order, by {', '.join(keys)} into {_many(partitions)}"
 
 
-def _spread(fragment: Fragment, trees: list[PlannedTree], partitions: int | None) -> str:
-    selected = _selected(trees[0]) if len(trees) == 1 else "rows"
-    keys = ", ".join(to_spark_sql(key) for key in (trees[0].shape.keys if len(trees) == 1 else fragment.keys))
+def _spread(fragment: Fragment, families: list[PlannedFamily], partitions: int | None) -> str:
+    selected = _selected(families[0]) if len(families) == 1 else "rows"
+    keys = ", ".join(to_spark_sql(key) for key in (families[0].shape.keys if len(families) == 1 else fragment.keys))
     folded = f"{selected} are folded per slice{f' and {keys}' if keys else ''} before the exchange"
-    if len(trees) > 1:
-        folded += f", for {len(trees)} trees"
+    if len(families) > 1:
+        folded += f", for {len(families)} trees"
     return f"{folded}, partials merged in {_many(partitions) if fragment.keys else 'one bucket'}"
 
 
@@ -145,7 +147,7 @@ def _many(partitions: int | None) -> str:
 
 
 def _seen(name: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Which version of a table results are made of."""
+    """The version of a table that results are computed from."""
     table = tables.get(name, {"version": 0})
     if not table["version"]:
         return f"table {name}: the version that each micro-batch finds when it begins"
@@ -154,12 +156,12 @@ def _seen(name: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
     return seen + (f"; a later one cannot be read: {table['problem']}" if table["problem"] else "")
 
 
-def _selected(tree: PlannedTree) -> str:
-    where = tree.shape.where
+def _selected(family: PlannedFamily) -> str:
+    where = family.shape.where
     return "rows" if where is None else f"rows where {to_spark_sql(where)}"
 
 
-def _kept(tree: PlannedTree) -> str:
-    shape = tree.shape
+def _kept(family: PlannedFamily) -> str:
+    shape = family.shape
     order = f" by {', '.join(to_spark_sql(key) for key in shape.keys)}" if shape.keys else ""
     return order + (f", kept by {shape.technique}" if shape.technique else "")

@@ -1,20 +1,20 @@
 """A calendar queue: rows partitioned by when they expire, the state of WEAK edges.
 
-The "days" of the calendar are a circular array of lists; a row is appended to the list of the day in which it expires,
-whatever order rows come in. Time takes the days one after the other:
+The "days" of the calendar are a circular array of lists. A row is appended to the list of the day on which it expires,
+so rows may come in any order. Time passes through the days one after the other:
 
     day            5           6           7           8           5 + 4        (4 partitions)
     expires     [50, 60)    [60, 70)    [70, 80)    [80, 90)    the list of day 5 again
                  today       61 69 64    75          82 81
                  sorted      in order of insertion
 
-Today's rows are sorted once, when the day begins, and leave as a prefix; a row that comes for today is merged in. Rows
-beyond the year wait in the list of their day and are passed over once a round; rows that never expire have a list of
-their own.
+Today's rows are sorted once, when the day begins, and leave as a prefix. A new row that expires today is merged in.
+Rows that expire more than a round ahead wait in the list of their day, which skips them once a round. Rows that never
+expire have a list of their own.
 
-Inserting costs O(1) a row, expiring O(log partition) a row, and O(1) a call for each day that passed, at most once
-round. Removing before time scans all partitions: it should be rare. Days are so long that the held rows fit into one
-round, and grow with them. Golab 2006, section 3.5.2.
+Cost: inserting O(1) a row, expiring O(log partition) a row and O(1) for each day that has passed, at most one round.
+Removing a row scans all partitions and should be rare. Days are so long that the held rows fit into one round, and
+grow when these need more. Golab 2006, section 3.5.2.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ def _link(
     new_ids: Ints, new_expires: Ints, day: int, today: int, heads: Ints, tails: Ints, ids: Ints, expires: Ints,
     following: Ints, marks: Ints,
 ) -> int:  # fmt: skip
-    """Appends rows to the lists of their days. Rows for today or before go to the front of the given arrays; how many
-    these are."""
+    """Appends rows to the lists of their days. Rows for today or before go to the front of the given arrays instead.
+
+    Returns the number of those.
+    """
     count = len(heads) - 1
     aside = 0
     for i in range(len(new_ids)):
@@ -65,7 +67,7 @@ def _link(
 
 @compiled_loop
 def _take_out(place: int, node: int, before: np.int64, heads: Ints, following: Ints, marks: Ints) -> None:
-    """A node leaves its list, `before` it the one that stays (-1: none), and is free."""
+    """Takes a node out of its list and frees it. `before` is the node before it that stays (-1: none)."""
     if before < 0:
         heads[place] = following[node]
     else:
@@ -80,7 +82,8 @@ def _collect(
     first: int, days: int, limit: int, heads: Ints, tails: Ints, ids: Ints, expires: Ints, following: Ints,
     marks: Ints, out_ids: Ints, out_expires: Ints,
 ) -> int:  # fmt: skip
-    """Moves the rows of these days that expire before the limit to `out`, each day's in order of insertion."""
+    """Moves the rows of these days that expire before the limit to `out`, day by day, in order of insertion. Returns
+    their number."""
     count = len(heads) - 1
     taken = 0
     for k in range(days):
@@ -101,7 +104,7 @@ def _collect(
 
 @compiled_loop
 def _unlink(removed: Ints, heads: Ints, tails: Ints, ids: Ints, following: Ints, marks: Ints) -> None:
-    """Takes the removed ids, ascending, out of all lists."""
+    """Takes the ids in `removed`, which ascend, out of all lists."""
     for place in range(len(heads)):
         node, before = heads[place], np.int64(-1)
         while node >= 0:
@@ -141,7 +144,7 @@ class CalendarQueue:
 
     def _clear(self) -> None:
         self._day = 1
-        self._today = 0  # the number of the day up to which rows have been taken out of the lists
+        self._today = 0  # number of the last day whose rows have been taken out of the lists
         self._heads: Ints = np.full(self._partitions + 1, -1, np.int64)
         self._tails: Ints = np.full(self._partitions + 1, -1, np.int64)
         self._ids, self._expires, self._following = NONE, NONE, NONE
@@ -180,10 +183,10 @@ class CalendarQueue:
         self._today_ids, self._today_expires = ids[order], expires[order]
 
     def _lengthen_days(self, earliest: int, expires: Ints) -> None:
-        """Makes days so long that a round covers most of these instants, and puts the held rows into the new days."""
+        """If a round is too short for these instants, makes days longer and redistributes the held rows."""
         if int(expires.max()) - earliest < self._day * self._partitions:
             return
-        # A few rows far ahead may wait beyond the year; they must not make everything else one day.
+        # A few rows far ahead must not make days so long that all other rows are in one.
         most = len(expires) - 1 - len(expires) // 16
         latest = int(np.partition(expires, most)[most])
         if latest - earliest < self._day * self._partitions:
@@ -211,7 +214,7 @@ class CalendarQueue:
         last = (until - 1) // self._day
         ids, expires = self._today_ids, self._today_expires
         if last > self._today:
-            # A day that begins is taken whole and sorted; what of it is not due yet is today's from now on.
+            # The days that begin are taken whole and sorted. Their rows that are not due yet become today's.
             limit = min((last + 1) * self._day, FOREVER)
             first, days = self._today + 1, min(last - self._today, self._partitions)
             taken, instants = self._collected(first % self._partitions, days, limit)
@@ -224,7 +227,7 @@ class CalendarQueue:
         return ids[:due], expires[:due]
 
     def _give_back(self) -> None:
-        """After a burst the calendar gives its memory back."""
+        """Shrinks the arrays after a burst."""
         if len(self._ids) > 4 * room_for(int(self._marks[_HELD])):
             contents, day, today = self._contents(), self._day, self._today
             self._clear()
@@ -246,7 +249,7 @@ class CalendarQueue:
         self._today_ids, self._today_expires = self._today_ids[kept], self._today_expires[kept]
 
     def snapshot(self) -> dict[str, Any]:
-        """The rows by day, within it in their order; the days themselves are made anew."""
+        """The rows by day, within a day in their order. Days are not saved: `restore` makes new ones."""
         ids, expires = self._contents()
         return {"ids": ids, "expires": expires}
 

@@ -1,8 +1,8 @@
-"""The file operations on a local disk that durability and archives stand on, each behind one method.
+"""The file operations on a local disk that durability and archives use, each behind one method.
 
-Everything that changes a file or a folder goes through `FileSystem`, so that a test can fail, tear or kill every single
-operation and look at what a restart makes of it. Nothing is buffered here: what `write` has returned from is the
-operating system's, and survives the death of this process; what `sync` has returned from survives a loss of power.
+Every change of a file or folder goes through `FileSystem`, so that a test can make any single operation fail, tear or
+kill the process, and check what a restart finds. Nothing is buffered here: once `write` returns, the data survives the
+death of this process; once `sync` returns, it survives a loss of power.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-# Data and size are what matters; not every system has the cheaper call.
+# fdatasync is enough, because only data and size matter; not every system has it.
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class FileSystem:
-    """Thin names for system calls; every method raises OSError where the system refuses."""
+    """Thin wrappers of system calls; every method raises OSError if the call fails."""
 
-    # Who may use what is made; the umask of the process takes some of that away.
+    # Permissions of new files and folders, before the process's umask.
     folder_mode = 0o777
     file_mode = 0o644
 
     def make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
-            self.make_folder(folder.parent)  # each new name has to be on the disk, not only the last
+            self.make_folder(folder.parent)  # every new name must be synced, not only the last
             folder.mkdir(self.folder_mode, exist_ok=True)
             self.sync_folder(folder.parent)
 
     def lock(self, path: Path) -> int | None:
-        """A lock on a file, held until the descriptor is closed or the process ends; None where another holds it."""
+        """Locks a file until the returned descriptor is closed or the process ends. None if another holds the lock."""
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,37 +43,37 @@ class FileSystem:
         return descriptor
 
     def create(self, path: Path) -> int:
-        """A new, empty file to append to, in place of any other of the name."""
+        """Creates an empty file to append to, and replaces any file of this name."""
         return os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, self.file_mode)
 
     def reopen(self, path: Path) -> int:
-        """A file to append to."""
+        """Opens an existing file to append to."""
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def write(self, descriptor: int, parts: Sequence[memoryview]) -> int:
-        """Appends; returns how many bytes were taken, which may be fewer."""
+        """Appends. Returns the number of bytes written, which may be fewer than given."""
         return os.writev(descriptor, parts)
 
     def note(self, descriptor: int, data: bytes, at: int) -> None:
-        """A few bytes in place of others."""
+        """Overwrites a few bytes at an offset."""
         os.pwrite(descriptor, data, at)
 
     def cut(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
-        """Returns when what was written is on the disk."""
+        """Returns when all written data is on the disk."""
         _sync_data(descriptor)
 
     def rename(self, path: Path, name: Path) -> None:
-        """Atomic; a file of that name is replaced."""
+        """Renames a file atomically, and replaces any file of the new name."""
         path.replace(name)
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
     def sync_folder(self, folder: Path) -> None:
-        """Returns when names that were made, changed or removed are on the disk."""
+        """Returns when all changes of names in the folder are on the disk."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -82,14 +82,14 @@ class FileSystem:
 
 
 class PrivateFiles(FileSystem):
-    """What it makes is for the user alone whose process this is: logs, snapshots and results hold everybody's rows."""
+    """Makes files that only the user of this process can read: logs, snapshots and results hold everybody's rows."""
 
     folder_mode = 0o700
     file_mode = 0o600
 
 
 def write_all(files: FileSystem, descriptor: int, parts: Sequence[bytes | memoryview]) -> None:
-    """Appends all of it, in as many writes as the system takes."""
+    """Appends all parts, in as many writes as needed."""
     rest = [view for part in parts if (view := memoryview(part).cast("B")).nbytes]
     while rest:
         taken = files.write(descriptor, rest)

@@ -1,12 +1,12 @@
-"""What holds rows until they expire: one contract, and a structure for each update pattern.
+"""Queues that hold rows until they expire: one contract, and a structure for each update pattern.
 
 | structure       | for                 | insert        | expire                       | remove                  |
 | --------------- | ------------------- | ------------- | ---------------------------- | ----------------------- |
 | `FifoQueue`     | WEAKEST             | O(1)          | O(log held + expired)        | O(held)                 |
 | `CalendarQueue` | WEAK                | O(1)          | O(expired log partition)     | O(held)                 |
 
-All costs are per row or, where they do not depend on how many rows there are, per call. A row is an id of the owner's
-choice, unique among those held, with the instant at which it expires. Golab 2006, sections 3.5.2 and 3.6.1.
+Insert costs are per row, the others per call. A row is an id of the owner's choice, unique among those held, with the
+instant at which it expires. Golab 2006, sections 3.5.2 and 3.6.1.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NONE: Ints = np.empty(0, np.int64)
 
 
 class Expiring(Protocol):
-    """Rows by when they expire."""
+    """An expiration queue."""
 
     def insert(self, ids: Ints, expires: Ints) -> None:
-        """Takes rows; one that expires at FOREVER leaves only by `remove`."""
+        """Adds rows. A row that expires at FOREVER leaves only by `remove`."""
 
     def expire(self, until: int) -> tuple[Ints, Ints]:
-        """Ids and expirations of all rows with `expires < until`, which leave: by expiration, ties as inserted."""
+        """Removes all rows with `expires < until`. Returns ids and expirations, by expiration, ties as inserted."""
 
     def remove(self, ids: Ints) -> None:
-        """Premature ends; ids that are not held are ignored."""
+        """Removes rows before they expire. Ids that are not held are ignored."""
 
     def __len__(self) -> int: ...
 
@@ -45,7 +45,7 @@ class Expiring(Protocol):
 
 
 def room_for(count: int) -> int:
-    """A capacity for that many rows that grows by doubling."""
+    """A capacity for this many rows: a power of two, at least 1024."""
     return max(1024, 1 << (count - 1).bit_length()) if count else 1024
 
 

@@ -1,10 +1,10 @@
-"""A FIFO queue: rows that expire in the order in which they came, the state of WEAKEST edges.
+"""A FIFO queue: rows that expire in the order of arrival, the state of WEAKEST edges.
 
-    [ . . . | 12 12 15 18 21 | . . ]        what expires is a prefix, found by binary search
+    [ . . . | 12 12 15 18 21 | . . ]        expired rows are a prefix, found by binary search
           start             stop
 
-Invariant: expirations ascend. Inserting costs O(1) a row, expiring O(log held) a call and O(1) a row. Removing before
-time is not what it is for: it scans the queue. Golab 2006, section 3.5.2.
+Invariant: expirations ascend. Inserting costs O(1) a row, expiring O(log held) a call and O(1) a row. Removing a row
+scans the queue and should be rare. Golab 2006, section 3.5.2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from panewise.state.expiring import room_for
 
 
 class FifoQueue:
-    """Rows in one order of coming and going.
+    """Rows that leave in the order in which they came.
 
     >>> queue = FifoQueue()
     >>> queue.insert(np.array([7, 8, 9]), np.array([10, 10, 20]))
@@ -41,14 +41,14 @@ class FifoQueue:
         return self._ids.nbytes + self._expires.nbytes
 
     def insert(self, ids: Ints, expires: Ints) -> None:
-        """Takes rows that do not expire before those held; rows of one call may come in any order."""
+        """Adds rows that do not expire before those held. The rows of one call may have any order."""
         if not len(ids):
             return
         if bool((expires[1:] < expires[:-1]).any()):
-            # Rows of two inputs that begin at one instant may be born together and yet die one after the other.
+            # Rows of several inputs that are born at one instant may die at different instants.
             order = np.argsort(expires, kind="stable")
             ids, expires = ids[order], expires[order]
-        assert not len(self) or self._expires[self._stop - 1] <= expires[0], "a row would overtake those held"
+        assert not len(self) or self._expires[self._stop - 1] <= expires[0], "a row expires before one that is held"
         stop = self._stop + len(ids)
         if stop > len(self._ids):
             self._load(self._held(self._ids), self._held(self._expires), room_for(2 * (len(self) + len(ids))))
@@ -69,7 +69,7 @@ class FifoQueue:
         gone = int(np.searchsorted(self._held(self._expires), until))
         ids, expires = self._held(self._ids)[:gone].copy(), self._held(self._expires)[:gone].copy()
         self._start += gone
-        # After a burst the queue gives its memory back; a quarter leaves room to grow without doing so at once.
+        # Shrinks after a burst, to twice the needed room, so that it need not grow again at once.
         if len(self._ids) > 4 * room_for(len(self)):
             self._load(self._held(self._ids), self._held(self._expires), 2 * room_for(len(self)))
         return ids, expires

@@ -1,9 +1,10 @@
-"""What holds files, and what a forked child process has to let go of.
+"""Releases files in forked child processes.
 
-A child has copies of everything: of an engine's log and its lock too. What it wrote there would stand between the
-records of its parent, and as long as it lives it would hold the lock of a parent that has died. So whatever holds such
-files registers with `let_go_in_children`, and is told in every child, before anything else runs there. The threads of
-the parent do not exist in a child, and locks may be held by them for ever: whoever is told waits for nobody.
+A child has copies of everything, including the descriptors of an engine's log and lock. If it wrote to the log, its
+records would mix with those of its parent. If the parent died, the child would still hold the lock. Therefore objects
+with such files register with `let_go_in_children`, and are called in every child before anything else runs there. The
+parent's threads do not exist in a child, so a lock that one of them holds is never released: `forked` must not wait for
+locks.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Protocol
 
 
 class HoldsFiles(Protocol):
-    """Something that only the process that opened it may use."""
+    """An object that only the process that opened it may use."""
 
     def forked(self) -> None:
-        """This is a child of the process that opened it: descriptors are closed, and every use is refused.
+        """Called in a child of the process that opened it: closes descriptors and refuses every further use.
 
-        It may have been closed before.
+        The object may be closed already.
         """
 
 
@@ -27,7 +28,7 @@ _HOLDERS: weakref.WeakSet[HoldsFiles] = weakref.WeakSet()
 
 
 def let_go_in_children(holder: HoldsFiles) -> None:
-    """Its `forked` is called in every child process."""
+    """From now on `holder.forked` is called in every child process."""
     _HOLDERS.add(holder)
 
 

@@ -1,14 +1,14 @@
 """Group ids: every distinct key, of any columns, gets the next small integer.
 
-The truth is an open-addressing hash table over the key's words (one int64 a column, a bit mask of NULLs last). For a
-key of one column whose words lie close together, an array indexed by the word answers first: one load a row.
+Ids are kept in an open-addressing hash table over the key's words (one int64 a column, and a bit mask of NULLs). For a
+key of one column whose words lie close together, an array indexed by the word is tried first: one load a row.
 
     column -> words     BIGINT, TIMESTAMP, ...: itself; DOUBLE: its bits; STRING: its code in a pool of the table's own;
                         DECIMAL of more digits than a word holds: the code of its text
     words -> id         direct[word - base], else table[hash(words)]
     id -> words         words[column, id], nulls[id]
 
-A row costs O(1), expected. `keep` forgets groups that nobody needs any more, so that the table follows what is live.
+A row costs O(1), expected. `keep` drops groups that are no longer needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from panewise.loops import compiled_loop
 from panewise.schema import STRING, DataType
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-SPAN_MAX = 1 << 18  # words further apart than this are looked up by hash
+SPAN_MAX = 1 << 18  # Words that are further apart than this are looked up by hash.
 
 
 @compiled_loop
@@ -42,7 +42,7 @@ def _hash(words: Ints, i: int, nulls: int) -> np.uint64:
 
 @compiled_loop
 def _find(words: Ints, i: int, nulls: int, table: Ints, held: Ints, held_nulls: Ints) -> np.int64:
-    """The slot of the table that holds the key's id, or the free one where it belongs."""
+    """The slot of the table with the key's id, or the free slot for it."""
     mask = np.uint64(table.shape[0] - 1)
     slot = _hash(words, i, nulls) & mask
     while True:
@@ -65,7 +65,7 @@ def _assign(
     words: Ints, nulls: Ints, begin: int, base: int, direct: Ints, table: Ints, held: Ints, held_nulls: Ints, size:
     Ints, ids: Ints,
 ) -> int:  # fmt: skip
-    """Ids of the rows from `begin` on; stops where a new key has no room, and says at which row."""
+    """Writes the ids of the rows from `begin` on. Stops at a row that needs more room, and returns its number."""
     span = direct.shape[0]
     nullable = nulls.shape[0] > 0
     for i in range(begin, words.shape[1]):
@@ -120,16 +120,16 @@ class GroupTable:
         self._allocate(1024)
         self._size: Ints = np.zeros(1, np.int64)
         if not types:
-            self._size[0] = 1  # no key: one group, always there
+            self._size[0] = 1  # Without key columns there is always one group.
 
-    version = 0  # changes when ids are given anew
+    version = 0  # changes when groups are renumbered
 
     def _allocate(self, room: int) -> None:
         self.version += 1
         self._table: Ints = np.full(2 * room, -1, np.int64)
         self._held: Ints = np.zeros((len(self.types), room), np.int64)
         self._held_nulls: Ints = np.zeros(room, np.int64)
-        # Indexed by word - base; of one element until the first key comes, of none where it does not help.
+        # Indexed by word - base. It has one element before the first key, and none if it is not used.
         self._base = 0
         self._direct: Ints = np.full(1 if len(self.types) == 1 else 0, -1, np.int64)
 
@@ -146,11 +146,11 @@ class GroupTable:
         return self.ids_of(*self.words(columns))
 
     def direct(self, words: Ints, nulls: Ints) -> tuple[int, Ints] | None:
-        """The base and the direct array, where keys of one column are looked up by it: ids of words seen before."""
+        """The base and the direct array (-1: unknown word) if these words can be looked up in it."""
         return (self._base, self._direct) if len(words) == 1 and not len(nulls) and len(self._direct) else None
 
     def ids_of(self, words: Ints, nulls: Ints) -> Ints:
-        """The ids of keys that are words already."""
+        """The ids of keys that `words` has encoded."""
         assert self.types, "a table without key columns has one group, 0"
         count = words.shape[1]
         ids = np.empty(count, np.int64)
@@ -170,7 +170,7 @@ class GroupTable:
                 self._grow()
 
     def words(self, columns: list[pa.Array]) -> tuple[Ints, Ints]:
-        """One row of words per column, and the masks of NULLs (none where nothing is NULL)."""
+        """Encodes keys: a row of words for each column, and the masks of NULLs (empty if there are none)."""
         words, nulls = [], np.empty(0, np.int64)
         for i, (column, feed, pool) in enumerate(zip(columns, self._feeds, self._pools, strict=True)):
             part = encoded(column.cast(pa.string()) if self.types[i].is_wide else column, feed, pool)
@@ -189,17 +189,17 @@ class GroupTable:
         return np.stack(words), nulls
 
     def _direct_span(self, words: Ints) -> Ints:
-        """The direct array, moved and widened to cover these words; none from now on where they lie too far apart."""
+        """Moves and widens the direct array to cover these words; gives it up if they are too far apart."""
         low, high = int(words[0].min()), int(words[0].max())
         if len(self._direct) > 1:
             low, high = min(low, self._base), max(high, self._base + len(self._direct) - 1)
-        # Codes of a pool leave no gaps, so that their span is never much more than there are groups.
+        # Codes of a pool have no gaps, so their span is never much larger than the number of groups.
         limit = max(SPAN_MAX, 8 * len(self))
         if high - low >= limit:
             self._direct = np.empty(0, np.int64)
         else:
             self._base = low
-            # Room above: codes and counters grow upwards.
+            # Extra room above, because codes and counters grow upwards.
             self._direct = np.full(min(limit, 2 * (high - low + 1) + 64), -1, np.int64)
         return self._direct
 
@@ -211,7 +211,7 @@ class GroupTable:
         _rehash(self._held, self._held_nulls, len(self), self._table)
 
     def keys(self, ids: Ints, wanted: frozenset[int] | None = None) -> list[pa.Array]:
-        """The key columns of these ids; those that are not wanted are NULL throughout."""
+        """The key columns of these ids. Columns that are not `wanted` (None: all are) are NULL."""
         return [
             self._decoded(i, self._held[i][ids], self._held_nulls[ids])
             if wanted is None or i in wanted
@@ -228,7 +228,7 @@ class GroupTable:
         return decoded(values, mask, self._feeds[i], self.types[i], self._pools[i])
 
     def keep(self, live: Ints) -> Ints:
-        """Forgets all but the ids in `live`; returns the new id of each old one (-1: forgotten)."""
+        """Drops all ids but those in `live`. Returns the new id of each old one (-1: dropped)."""
         assert self.types
         renamed = np.full(len(self), -1, np.int64)
         renamed[live] = np.arange(len(live))

@@ -1,13 +1,13 @@
-"""Hashes of keys that are the same in every process and on every machine, and batches divided by them.
+"""Hashes of keys that are the same in every process and on every machine, and division of batches by them.
 
-Buckets of state outlive processes, so a key's bucket must not depend on who asks. Keys are equal as they are for
-`GroupTable`: NULL is a value of its own, -0.0 is 0.0, all NaNs are one. The same value has the same hash plain or in a
-dictionary, whose values are hashed once each.
+Buckets of state outlive processes, so a key's bucket must not depend on the process. Keys are compared as in
+`GroupTable`: NULL is a value of its own, -0.0 equals 0.0, and all NaNs are equal. A value has the same hash in a plain
+and in a dictionary column; each value of a dictionary is hashed once.
 
     hash(key) = mixed over its columns;   bucket = hash mod buckets
 
-One compiled pass over Arrow's buffers per column, O(1) a row, strings O(length). The functions below must never change:
-state on disk is laid out by them.
+One compiled pass over Arrow's buffers per column, O(1) a row, strings O(length). The hash functions must never change:
+the layout of state on disk depends on them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBERS = {_INT32: np.int32, pa.int64(): np.int64, _FLOAT64: np.float64}
 
 @compiled_loop
 def _mixed(word: np.uint64) -> np.uint64:
-    """MurmurHash3's finaliser: every bit of the word moves every bit of the result."""
+    """MurmurHash3's finaliser: every bit of the word affects every bit of the result."""
     word = (word ^ (word >> np.uint64(33))) * FIRST
     word = (word ^ (word >> np.uint64(33))) * SECOND
     return word ^ (word >> np.uint64(33))
@@ -50,7 +50,7 @@ def _hash_words(words: Hashes, valid: NDArray[np.bool_], hashes: Hashes) -> None
 def _hash_strings(
     offsets: NDArray[np.int32], data: NDArray[np.uint8], valid: NDArray[np.bool_], hashes: Hashes
 ) -> None:
-    """Eight bytes at a time, the length mixed in, so that no padding makes two strings equal."""
+    """Hashes eight bytes at a time. The length is mixed in, so that padding does not make two strings equal."""
     checked = valid.shape[0] > 0
     for i in range(hashes.shape[0]):
         if checked and not valid[i]:
@@ -69,14 +69,14 @@ def _hash_strings(
 
 @compiled_loop
 def _join(hashes: Hashes, more: Hashes) -> None:
-    """The next column of a key; columns in another order are another key."""
+    """Mixes in the next column of a key. The order of columns matters."""
     for i in range(hashes.shape[0]):
         hashes[i] = _mixed(hashes[i] * FIRST + more[i])
 
 
 @compiled_loop
 def _by_bucket(hashes: Hashes, buckets: int, ends: Ints, order: Ints) -> None:
-    """The positions bucket by bucket, within each as they come; `ends[b]` is where bucket b ends."""
+    """Orders positions by bucket, within a bucket as they come. `ends[b]` is where bucket b ends."""
     chosen = np.empty(hashes.shape[0], np.int32)
     ends[:] = 0
     for i in range(hashes.shape[0]):
@@ -107,7 +107,7 @@ def key_hash(columns: Sequence[pa.Array]) -> Hashes:
 
 
 def _column_hash(column: pa.Array) -> Hashes:
-    """The hash of every value, in an array of its own."""
+    """The hash of every value, in a new array."""
     if pa.types.is_dictionary(column.type):
         values = np.append(_column_hash(column.dictionary), NULL)
         places = integers(column.indices)
@@ -133,7 +133,7 @@ def _text_buffers(column: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8
 
 
 def _words(column: pa.Array) -> Hashes:
-    """Each value as 64 bits, equal where the values are."""
+    """Each value as 64 bits; equal values have equal bits."""
     if not pa.types.is_floating(column.type):
         return integers(column).view(np.uint64)
     floats = values_of(column if column.type == _FLOAT64 else column.cast(_FLOAT64, safe=False), np.float64)
@@ -141,15 +141,15 @@ def _words(column: pa.Array) -> Hashes:
 
 
 def split_by_bucket(batch: pa.RecordBatch, key_columns: Sequence[str], buckets: int) -> list[pa.RecordBatch | None]:
-    """The rows of each bucket in the order that they have in the batch, None where there are none.
+    """The rows of each bucket in the order of the batch, None if there are none.
 
-    Dictionaries shrink to what is left of them.
+    Dictionaries shrink to the values in use.
     """
     return split_by_keys(batch, [batch.column(name) for name in key_columns], buckets)
 
 
 def split_by_keys(batch: pa.RecordBatch, keys: Sequence[pa.Array], buckets: int) -> list[pa.RecordBatch | None]:
-    """The same by the values of columns that may stand beside the batch."""
+    """Like `split_by_bucket`, by the values of key columns that need not be in the batch."""
     if buckets == 1 or not keys:
         return [batch if batch.num_rows else None, *[None] * (buckets - 1)]
     ends, order = np.empty(buckets, np.int64), np.empty(batch.num_rows, np.int64)
@@ -166,7 +166,7 @@ def _taken(batch: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
 
 
 def _taken_column(column: pa.Array, rows: Ints) -> pa.Array:
-    """Numbers without NULLs by NumPy, which is faster at it."""
+    """The column's values at these rows. NumPy is faster for numbers without NULLs."""
     if pa.types.is_dictionary(column.type) and column.indices.type == _INT32:
         return _shrunk(_taken_column(column.indices, rows), column.dictionary)
     type_ = _NUMBERS.get(column.type)
@@ -176,7 +176,7 @@ def _taken_column(column: pa.Array, rows: Ints) -> pa.Array:
 
 
 def _shrunk(indices: pa.Array, dictionary: pa.Array) -> pa.DictionaryArray:
-    """Values with a dictionary of those alone, in the order that they have there."""
+    """A dictionary column with a dictionary of the values in use, in their old order."""
     size = len(dictionary)
     if not size:
         return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)
@@ -189,6 +189,6 @@ def _shrunk(indices: pa.Array, dictionary: pa.Array) -> pa.DictionaryArray:
     live = np.flatnonzero(there)
     renumbered = np.zeros(size, np.int32)
     renumbered[live] = np.arange(len(live), dtype=np.int32)
-    # What an index holds where it is NULL is nobody's: it may be any number.
+    # A NULL's index has no meaning and may be any number.
     places = renumbered[places if nulls is None else np.where(nulls, 0, places)]
     return pa.DictionaryArray.from_arrays(wrapped(places, nulls), dictionary.take(wrapped(live)), safe=False)

@@ -1,7 +1,7 @@
-"""Dataclasses as they are written down: each field under a name that stays, whatever the field is called in the code.
+"""Dataclasses as they are written to disk: each field has a written name that never changes.
 
-A renamed field is then no changed format. What is written beside it is a number, `format`: a newer panewise reads the
-formats of older ones, and an older one says that it cannot read a newer one's.
+Renaming a field in the code therefore does not change the format. Beside the fields stands a number, `format`: a newer
+version reads all older formats, and an older version refuses newer ones.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FORMAT = "format"
 
 
 class Record(Generic[T]):
-    """How one dataclass is written: `names` are the written ones, `written=field` where the two differ.
+    """How one dataclass is written. `names` are the written names, with `written=field` if the two differ.
 
-    Every field has a name, or is in `unwritten` and has a default. What an older panewise did not write yet has its
-    default; what an older one wrote and nobody reads any more is passed over.
+    Every field has a written name, or is in `unwritten` and has a default. When an older record is read, fields that it
+    lacks get their defaults, and written names that are no longer known are ignored.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -50,12 +50,12 @@ class Record(Generic[T]):
     def of_dict(self, data: Mapping[str, Any]) -> T:
         missing = self._needed - data.keys()
         if missing:
-            raise SnapshotError(f"what is written of a {self._class.__name__} lacks {', '.join(sorted(missing))}")
+            raise SnapshotError(f"the record of a {self._class.__name__} lacks {', '.join(sorted(missing))}")
         return self._class(**{field: data[written] for written, field in self._fields.items() if written in data})
 
 
 def check_format(data: Mapping[str, Any], newest: int, what: str) -> None:
-    """Refuses what a newer panewise has written. What has no number was written before there were numbers, as 1 is."""
+    """Refuses what a newer version has written. Data without a number is from before there were numbers: format 1."""
     found = data.get(FORMAT, 1)
     if not isinstance(found, int) or not 1 <= found <= newest:
         raise SnapshotError(

@@ -1,8 +1,8 @@
 """Snapshots as bytes: nested dicts and lists of plain values, NumPy arrays and Arrow batches.
 
-The tree is JSON, which says of every array and batch where it is. Arrays of numbers stand one after the other as they
-are in memory; one that says little for its size, like a ring that is mostly empty, is compressed. Batches follow as
-Arrow IPC streams. Nothing is ever executed when a snapshot is read. Layout:
+The tree is JSON, which refers to the arrays and batches behind it. Arrays of numbers follow one after the other as they
+are in memory; an array is compressed if that halves it, like a ring that is mostly empty. Batches follow as Arrow IPC
+streams. Reading a snapshot never executes code. Layout:
 
     magic, version, length and checksum of the rest, then the JSON (compressed), all arrays, and the
     batches, each after its length
@@ -57,7 +57,7 @@ def dumped(tree: Any) -> bytes:
 
 
 def loaded(data: bytes) -> Any:
-    """The tree of some bytes; SnapshotError where they are damaged or foreign."""
+    """The tree that `dumped` wrote; SnapshotError if the bytes are damaged or foreign."""
     if not isinstance(data, bytes):
         raise SnapshotError(f"a snapshot is bytes, not a {type(data).__name__}")
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
@@ -92,7 +92,7 @@ def _part(content: bytes, position: int) -> tuple[memoryview, int]:
 
 
 class _Written:
-    """What stands behind the JSON."""
+    """The arrays and batches that follow the JSON."""
 
     def __init__(self) -> None:
         self.arrays: list[bytes] = []
@@ -160,5 +160,5 @@ def _numbers(value: dict[str, Any], arrays: memoryview) -> NDArray[Any]:
     data = arrays[at : at + size]
     if size != plain:
         data = pa.decompress(data, decompressed_size=plain, codec=CODEC, asbytes=True)
-    # A copy: what is restored goes on changing.
+    # A copy, because restored arrays will be changed.
     return np.frombuffer(data, value["type"]).reshape(value["shape"]).copy()

@@ -1,7 +1,7 @@
-"""Where answers are written: the same memory again, once the caller has let the answers before go.
+"""Reuses the memory of answers once the caller no longer refers to the previous ones.
 
-Pages that the operating system has to hand out cost more than answers that take a nanosecond each. A buffer is used
-again only while nobody else refers to it, which arrays that are views of it do; up to LARGEST bytes are kept.
+Getting new pages from the operating system costs more than answers that take a nanosecond each. A buffer is reused only
+if nobody else refers to it; arrays that are views of it count as references. At most LARGEST bytes are kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from panewise.aggregates.states import StateKind
 from panewise.arrays import Floats, Ints
 
 LARGEST = 4 << 20  # bytes
-OWN_REFERENCES = 2  # the attribute, and the argument of getrefcount
+OWN_REFERENCES = 2  # the attribute and the argument of getrefcount
 
 
 class AnswerBuffer:
-    """Arrays fields x slots for the answers of one kind of state, with anything in them."""
+    """Uninitialised arrays (fields x slots) for the answers of one kind of state."""
 
     def __init__(self, kind: StateKind) -> None:
         self._kind = kind

@@ -1,10 +1,9 @@
-"""The operation counter of techniques: how many combinations of states an answer cost, free where it is off.
+"""The operation counter of techniques: how many combinations of states an answer cost. It costs nothing when off.
 
-An operation is one combination of two states, one subtraction of one from another, or one comparison that keeps the
-winner of two; one for all groups of a run. Copies are not operations. Loops say `count_operations(counter, number)`
-where they do them, which compiles to nothing; the counted variant of a loop, another compilation of the same source,
-has the counting function in its place. A technique keeps its loops in attributes, chosen by `choose_loops`, and hands
-them its `counter`:
+An operation is one combination of two states, one subtraction, or one comparison of two states that keeps the winner.
+It counts once for all groups of a run; copies do not count. Loops call `count_operations(counter, number)`, which
+compiles to nothing. The counted variant of a loop is compiled from the same source with a function that counts in its
+place. A technique keeps its loops in attributes, which `choose_loops` sets, and passes them its `counter`:
 
     class Technique(SliceRing):
         def __init__(self, kind, width):
@@ -20,8 +19,8 @@ them its `counter`:
     technique.answer(...)
     operations(technique)  # since they were last read
 
-`loop_for` also puts in the kind's own combine (strings and rows that are chosen, users' aggregates) for `combine_run`.
-Complexity claims are checked with it: Shein and Chrysanthis 2020, table 2; Arasu and Widom 2004, figure 1.
+`loop_for` also replaces `combine_run` by the kind's own combine (for chosen strings and rows, and users' aggregates).
+The tests check complexity claims with the counter: Shein and Chrysanthis 2020, table 2; Arasu and Widom 2004, figure 1.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from panewise.loops import compiled_loop, specialised
 
 @compiled_loop
 def count_operations(counter: Ints, number: int) -> None:
-    """Nothing: the counter is off."""
+    """Does nothing: the counter is off."""
 
 
 @compiled_loop
@@ -54,7 +53,7 @@ class Countable(Protocol):
     counter: Ints
 
     def choose_loops(self, counted: bool) -> None:
-        """Takes the counted variants of its loops, or the plain ones. Its state stays as it is."""
+        """Switches to the counted variants of its loops, or to the plain ones. Its state does not change."""
 
 
 def new_counter() -> Ints:
@@ -64,8 +63,8 @@ def new_counter() -> Ints:
 def loop_for(loop: Any, kind: StateKind, counted: bool, variant: str = "", **helpers: Any) -> Any:
     """The compiled variant of a loop for a kind of state.
 
-    `helpers` are functions to put in place of module-level ones of the loop's file: those that themselves depend on the
-    kind or on counting; `variant` names them if they differ for another reason too.
+    `helpers` replace the module-level functions of these names: functions that depend on the kind or on counting.
+    `variant` names the helpers if they differ for another reason too.
     """
     combine = combine_of(kind)
     if combine is not None:
@@ -75,12 +74,12 @@ def loop_for(loop: Any, kind: StateKind, counted: bool, variant: str = "", **hel
     chosen = "chosen" if combine is kernels.combine_chosen else ""
     name = "_".join(part for part in (variant, chosen, "counted" if counted else "") if part)
     if combine is not None and not chosen:
-        return specialised(loop, None, **helpers)  # a user's functions are compiled in every process
+        return specialised(loop, None, **helpers)  # a user's functions have no name for the cache on disk
     return specialised(loop, name, **helpers) if name else loop
 
 
 def loops_for(loops: Iterable[Any], kind: StateKind, counted: bool, **helpers: Any) -> dict[str, Any]:
-    """The same for loops each of which may call those before it: all of them, and the helpers, by name."""
+    """Variants of several loops by name, together with the helpers. Each loop may call the loops before it."""
     chosen = dict(helpers)
     for loop in loops:
         chosen[loop.__name__] = loop_for(loop, kind, counted, **chosen)
@@ -88,13 +87,13 @@ def loops_for(loops: Iterable[Any], kind: StateKind, counted: bool, **helpers: A
 
 
 def count_operations_of(synopsis: Countable) -> None:
-    """Switches a synopsis to its counted loops, at 0."""
+    """Switches a synopsis to its counted loops and sets its counter to 0."""
     synopsis.choose_loops(counted=True)
     synopsis.counter[0] = 0
 
 
 def operations(synopsis: Countable) -> int:
-    """The operations since the last call; none where they are not counted."""
+    """The number of operations since the last call; 0 if they are not counted."""
     number = int(synopsis.counter[0])
     synopsis.counter[0] = 0
     return number

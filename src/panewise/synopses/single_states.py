@@ -1,13 +1,13 @@
-"""States of a single group as values in registers: read, join and write them without a call for each.
+"""States of a single group as values in registers, read, joined and written without a call per state.
 
-`combine_run` combines the states of many groups in place. With one group a call to it costs more than the combination,
-so techniques have a second variant of their loops for the width 1:
+`combine_run` combines the states of many groups in place. For one group the call costs more than the combination, so
+techniques have a second variant of their loops for width 1, in one of two forms:
 
-- a loop of its own, written with `read_state`, `join_states` (the older state on the left) and `write_state`:
-  `single_loops` gives the three for a kind of state, small enough to be inlined by the compiler;
-- or the same loop, with a `combine_run` and a `copy_states` that know the operation and the width: `slot_loops`.
+- a separate loop, written with `read_state`, `join_states` (the older state on the left) and `write_state`.
+  `single_loops` has these three functions for a kind of state, small enough for the compiler to inline;
+- the same loop, compiled with a `combine_run` and a `copy_states` for this operation and width 1: `slot_loops`.
 
-Kinds that choose a string or a row, and users' aggregates, have neither: their loop is that for many groups.
+Kinds that choose a string or a row, and users' aggregates, have neither form. They use the loop for many groups.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ _SINGLE: dict[tuple[Operation, int, int], tuple[str, Any, Any, Any]] = {
     (Operation.MIN_INT, 1, 0): ("min_int", _read_int, _write_int, _min_int),
 }
 
-# What loops are written with; `single_loops` says what to put in their place.
+# Loops are written with these names, which `loop_for` replaces by the functions of `single_loops`.
 read_state, write_state, join_states = _read_int, _write_int, _add
 
 
 def single_loops(kind: StateKind) -> dict[str, Any] | None:
-    """The arguments for `loop_for` that make a loop one for states of this kind; None where there are none."""
+    """The arguments for `loop_for` that specialise a loop for states of this kind, or None if there are none."""
     found = _SINGLE.get((kind.operation, kind.int_fields, kind.float_fields))
     if found is None:
         return None
@@ -135,9 +135,9 @@ def _copy_slot(ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats,
 
 
 def slot_loops(kind: StateKind) -> dict[str, Any]:
-    """The arguments for `loop_for` that make a loop for many groups one for a single group; none where there are none.
+    """The arguments for `loop_for` that specialise a loop over many groups for one group; empty if there are none.
 
-    The one slot is combined and copied whatever `count` says.
+    The specialised functions combine or copy one slot and ignore `count`.
     """
     parts = single_loops(kind)
     if parts is None:

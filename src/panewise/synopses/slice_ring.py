@@ -1,11 +1,11 @@
-"""The partials of the slices held, in a ring: what most techniques keep, and derive the rest of their state from.
+"""The ring of partials of the slices held. Most techniques keep it and derive the rest of their state from it.
 
     slice      12   13   14   15   16          first = 12, after = 17, room = 8: slice n lies at n mod 8
     place       4    5    6    7    0
 
 Matrices are fields x (room * width): the states of a slice's groups are neighbours. A technique adds its own arrays and
-loops; it says in `_renew` how it begins anew when the ring has been replaced, so that growth, new groups and snapshots,
-which hold the partials alone, are told once, here.
+loops. It overrides `_renew` to reset its derived state when the ring was replaced. So growth, new groups and snapshots,
+which hold only the partials, are implemented once, here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
 
 LEAST_ROOM = 64
-BLOCK = 1024  # neighbouring slices that are looked at together
+BLOCK = 1024  # neighbouring slices that are tested together
 
 
 @compiled_loop
 def copy_states(ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, count: int) -> None:
-    """`count` states from slot s of the second matrices on, to slot d of the first."""
+    """Copies `count` states from slot s on of the second matrices to slot d on of the first."""
     for f in range(ints.shape[0]):
         for j in range(count):
             ints[f, d + j] = ints2[f, s + j]
@@ -37,14 +37,14 @@ def copy_states(ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats
 
 @compiled_loop
 def _copy(target: NDArray[Any], source: NDArray[Any]) -> None:
-    """Several at a time, because an index that runs from 0 needs no test for being negative."""
+    """Copies an array. The loop is vectorised because an index from 0 needs no test for being negative."""
     for i in range(target.shape[0]):
         target[i] = source[i]
 
 
 @compiled_loop
 def in_a_row(numbers: Ints) -> bool:
-    """Whether they go up by one each. Without a way out of the loop, so that it is done several at a time."""
+    """Whether each number is one more than the one before. Without an early exit, so that the loop is vectorised."""
     astray = numbers[0] ^ numbers[0]
     for k in range(numbers.shape[0]):
         astray |= numbers[k] - (numbers[0] + k)
@@ -55,7 +55,7 @@ def in_a_row(numbers: Ints) -> bool:
 def put_slices(
     ints: Ints, floats: Floats, room: int, width: int, after: int, part_ints: Ints, part_floats: Floats, places: Ints
 ) -> None:
-    """The partials at these places become the slices from `after` on: places that lie in a row at once."""
+    """Stores the partials at these places as the slices from `after` on; consecutive places are copied together."""
     i = 0
     while i < places.shape[0]:
         begin = (after + i) & (room - 1)
@@ -75,9 +75,9 @@ def put_slices(
 
 
 class SliceRing:
-    """The part of a synopsis that is the same for all techniques over a ring of partials."""
+    """The part of a synopsis that all techniques over a ring of partials share."""
 
-    STATES_A_SLICE = 1  # room for more lies behind the ring in the same matrices, for those who want it there
+    STATES_A_SLICE = 1  # a technique may reserve room for more states, behind the ring in the same matrices
 
     def __init__(self, kind: StateKind, width: int) -> None:
         self.kind = kind
@@ -88,10 +88,10 @@ class SliceRing:
         self._ints, self._floats = identity(kind, self.STATES_A_SLICE * self._room * width)
 
     def _renew(self) -> None:
-        """The ring is another one, or other slices are in it: what was derived from it begins anew."""
+        """Resets what is derived from the ring. Called when the ring or its slices have been replaced."""
 
     def _evicted(self) -> None:
-        """Slices below `first` have gone."""
+        """Called after slices below `first` were evicted."""
 
     @property
     def bytes_held(self) -> int:
@@ -127,7 +127,7 @@ class SliceRing:
         return ints, floats
 
     def int_arrays(self) -> list[Ints]:
-        """The int64 fields of all states held; a technique with more arrays of states adds them."""
+        """The int64 fields of all states held. A technique with more arrays of states adds them."""
         return [self._ints]
 
     def widen(self, width: int) -> None:
@@ -137,14 +137,14 @@ class SliceRing:
         self._move(kept, width, self._room)
 
     def _move(self, kept: Ints | None, width: int, room: int) -> None:
-        """Into a ring of another size, all groups or those kept."""
+        """Moves the partials of all groups, or of the groups `kept`, to a ring of another size."""
         ints, floats = self.held()
         if kept is not None:
             ints, floats = ints[:, :, kept], floats[:, :, kept]
         self._load(self.first, ints, floats, width, room)
 
     def _load(self, first: int, ints: Ints, floats: Floats, width: int, room: int) -> None:
-        """Starts anew with these partials, which may be of fewer groups than the width."""
+        """Replaces all slices by these partials, which may have fewer groups than `width`."""
         count, groups = ints.shape[1] or floats.shape[1], ints.shape[2] if len(ints) else floats.shape[2]
         self.first, self.after = first, first + count
         self.width, self._room = width, room

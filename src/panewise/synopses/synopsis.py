@@ -1,7 +1,7 @@
 """What every synopsis over slices does: insert, evict, answer, snapshot, restore.
 
-Slices are numbered from 0 in time order. A synopsis holds the states of one kind for slices `first` to `after`
-(exclusive), each for `width` groups, and answers windows over any of them:
+Slices are numbered from 0 in time order. For the slices from `first` up to, but not including, `after`, a synopsis
+holds the states of one kind, each for `width` groups. It answers windows over any of these slices:
 
          first                              after
     ......|----|----|----|----|----|----|----|
@@ -20,7 +20,7 @@ from panewise.synopses.slice_ring import SliceRing
 
 
 class Synopsis(Protocol):
-    """The contract. `ranks` orders the codes of string states and is empty for all others."""
+    """The contract. `ranks` has the order of the codes of string states; it is empty for all other states."""
 
     kind: StateKind
     width: int
@@ -28,13 +28,16 @@ class Synopsis(Protocol):
     after: int
 
     def begin_at(self, number: int) -> None:
-        """Of one that is empty: its first slice will have this number."""
+        """Sets the number of the first slice. The synopsis must be empty."""
 
     def insert(self, ints: Ints, floats: Floats, ranks: Ints) -> None:
         """Appends the partials of new slices, oldest first: arrays of shape (fields, slices, width)."""
 
     def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
-        """The same from matrices (fields x slots) of which a room is `width` neighbouring slots, without a copy."""
+        """Appends the partials in these rooms of matrices (fields x slots), without an intermediate copy.
+
+        A room is `width` neighbouring slots.
+        """
 
     def evict(self, before: int) -> None:
         """Forgets the slices numbered below `before`."""
@@ -44,29 +47,29 @@ class Synopsis(Protocol):
     ) -> tuple[Ints, Floats]:
         """The states of windows [start, end) of slice numbers: arrays of shape (fields, answers, groups).
 
-        `groups`: the first so many groups alone; None for all of the width. `windows` numbers the sliding window that
-        each answer is a position of (None: all are of window 0): techniques that keep something per sliding window go
-        on from its last position. They are asked in the order of ends; one that goes back is answered all the same, but
-        from the beginning.
+        `groups`: answer only this many groups, from the first; None: all `width` groups. `windows`: the number of the
+        sliding window that each answer is a position of; None: all are positions of window 0. Techniques that keep
+        state per sliding window continue from its last position. Answers should be asked for in the order of their
+        ends. A window that moves backwards is answered too, but without the help of its last position.
         """
 
     def drop_window(self, window: int) -> None:
-        """A sliding window will not be asked for again; its number may come to mean another one."""
+        """A sliding window will not be asked for again. Its number may be reused for another one."""
 
     def widen(self, width: int) -> None:
-        """Makes room for more groups; the new ones are at the identity in all slices held."""
+        """Makes room for `width` groups; the new groups have the identity in all slices held."""
 
     def regroup(self, kept: Ints, width: int) -> None:
-        """Keeps only these groups, renumbered in this order, in arrays of the given width."""
+        """Keeps only these groups, renumbered in this order, with room for `width` groups."""
 
     def snapshot(self) -> dict[str, Any]:
         """All state, as plain arrays."""
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The state of a snapshot, in place of its own."""
+        """Replaces the state by that of a snapshot."""
 
     def int_arrays(self) -> list[Ints]:
-        """The int64 fields of all states held, to be changed in place where codes of strings are renumbered."""
+        """The int64 fields of all states held. The caller changes them in place to renumber codes of strings."""
 
     @property
     def bytes_held(self) -> int:

@@ -1,7 +1,7 @@
-"""The techniques by name: what each needs of a state and of its windows, and why one is not for a query.
+"""The techniques by name: what each requires of states and windows, and why one cannot be used for a query.
 
-`WITH (technique = '...')` names one. Every technique keeps one state each; a query's states may differ in what they
-admit, and all must admit the technique, but for the count of rows, which only says which groups there are.
+`WITH (technique = '...')` names one. A query has one synopsis per state. All its states must admit the technique,
+except the count of rows, which only says which groups exist.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Technique:
-    """`needs` is 'any', 'invertible' or 'selective'; `suffix_only`: windows must end at the newest slice."""
+    """What a technique requires and costs.
+
+    `needs`: 'any', 'invertible' or 'selective' states. `suffix_only`: windows must end at the newest slice.
+    """
 
     name: str
-    synopsis: str  # module and class below panewise.synopses
+    synopsis: str  # module and class in panewise.synopses.windows
     needs: str
     cost: str
     source: str
-    shares_ranges: bool = True  # one structure answers all ranges; else one per range
     suffix_only: bool = False
-    of_invertible: str | None = None  # what keeps states that can be taken away, where that is another class
+    of_invertible: str | None = None  # module and class for invertible states, if it is not `synopsis`
 
     def refusal(self, kind: StateKind, offset: int = 0) -> str | None:
-        """Why it cannot keep a state, or answer windows that lie so far in the past; None where it can."""
+        """Why it cannot keep a state or answer windows with this offset, or None if it can."""
         if kind.algebra.kind is Kind.HOLISTIC:
             return "it keeps states of a fixed size, not whole sets of values, which have a structure of their own"
         if self.needs == "invertible" and not exactly_invertible(kind):
-            return f"it takes old slices away again, and {described(kind)} cannot be taken away exactly"
+            return f"it subtracts old slices, and {described(kind)} cannot be subtracted exactly"
         if self.needs == "selective" and not kind.algebra.selective and not self._subtracts(kind):
             return f"it keeps the slices that may still win, and {described(kind)} does not choose one of its inputs"
         if self.suffix_only and offset:
@@ -80,7 +82,6 @@ TECHNIQUES: dict[str, Technique] = {
             "invertible",
             "2 operations a slide and range",
             "004 2.2",
-            shares_ranges=False,
         ),
         Technique(
             "slick_deque_inv",
@@ -115,7 +116,6 @@ TECHNIQUES: dict[str, Technique] = {
             "any",
             "3 operations a slide and range amortised, O(n) at worst",
             "004 2.2",
-            shares_ranges=False,
         ),
         Technique(
             "daba",
@@ -123,7 +123,6 @@ TECHNIQUES: dict[str, Technique] = {
             "any",
             "4 operations a slide and range amortised, 6 at worst",
             "004 2.2",
-            shares_ranges=False,
         ),
         Technique(
             "slick_deque",

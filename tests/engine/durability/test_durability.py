@@ -129,7 +129,7 @@ def test_aggregates_of_users_are_registered_first(tmp_path: Path) -> None:
     engine.execute(STREAM)
     engine.execute("CREATE QUERY u AS SELECT LATEST_SUM(v) AS s FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
     engine.close(snapshot=False)
-    with pytest.raises(pw.DurabilityError, match=r"(?s)cannot happen again.*LATEST_SUM.*prepare="):
+    with pytest.raises(pw.DurabilityError, match=r"(?s)cannot be replayed.*LATEST_SUM.*prepare="):
         pw.Engine(tmp_path)
     engine = pw.Engine(tmp_path, prepare=prepare)
     engine.push("s", [row(0, 3), row(1, 4)])

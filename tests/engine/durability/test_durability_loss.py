@@ -35,8 +35,8 @@ def exchanged(log: Path) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing": (Path.unlink, r"log-00000001' is missing: what was acknowledged after 'snapshot-00000001', and rec"),
-    "emptied": (lambda log: os.truncate(log, 0), "log-00000001' is empty: what was acknowledged after 'snapshot-"),
+    "missing": (Path.unlink, r"log-00000001' is missing: acknowledged calls after 'snapshot-00000001' that"),
+    "emptied": (lambda log: os.truncate(log, 0), "log-00000001' is empty: acknowledged calls after 'snapshot-"),
     "cut in the head": (lambda log: os.truncate(log, 9), "log-00000001' is not a log of panewise, or its head"),
     "without records": (
         lambda log: os.truncate(log, SEGMENT_HEAD),
@@ -45,7 +45,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "without the last": (lambda log: os.truncate(log, records(log)[-1]), r"has [\d,]+ bytes, and had .* are lost"),
     "cut in the last": (lambda log: os.truncate(log, log.stat().st_size - 3), "not finished; .* acknowledged are lost"),
     "damaged last": (lambda log: flip(log, -4), "checksum of a record is wrong; .* acknowledged are lost"),
-    "exchanged": (exchanged, "is not the log that goes on from 'snapshot-00000001', but another one"),
+    "exchanged": (exchanged, "is not the log that continues 'snapshot-00000001', but another one"),
     "foreign": (lambda log: log.write_text("Dear diary, today was long and dull."), "is not a log of panewise"),
 }
 
@@ -136,7 +136,7 @@ def test_after_a_loss_of_power(sync: str, tmp_path: Path) -> None:
             with pytest.raises(pw.DurabilityError, match="acknowledged are lost"):
                 pw.Engine(folder)
         else:
-            with pytest.warns(pw.DurabilityWarning, match="acknowledged had not been brought to the disk"):
+            with pytest.warns(pw.DurabilityWarning, match="acknowledged bytes had not been brought to the disk"):
                 assert pw.Engine(folder).stats()["streams"]["s"]["rows"] == 4
 
 
@@ -215,7 +215,7 @@ def test_files_of_others_with_such_names_stay(tmp_path: Path) -> None:
 def test_a_missing_snapshot_is_named_and_not_the_log_that_it_replaced(tmp_path: Path) -> None:
     checkpointed(tmp_path)
     (tmp_path / "snapshot-00000001").unlink()
-    with pytest.raises(pw.DurabilityError, match=r"snapshot-00000001' is missing, from which the log goes on: .* lost"):
+    with pytest.raises(pw.DurabilityError, match=r"snapshot-00000001' is missing, which the log continues: .* lost"):
         pw.Engine(tmp_path)
 
 

@@ -72,3 +72,37 @@ def test_what_was_not_taken_comes_again_under_its_numbers(durable: bool, tmp_pat
     assert [(name, first) for name, _, first in again] == [(name, first) for name, _, first in seen]
     assert all(one[1].equals(other[1]) for one, other in zip(again, seen, strict=True))
     engine.close()
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_numbers_go_on_where_a_replay_has_fewer_results(snapshot: bool, tmp_path: Path) -> None:
+    """A query began early because of what another one held, and that one was dropped while nothing ran."""
+    numbered: dict[int, int] = {}
+
+    def take(table: pa.Table, first: int) -> None:
+        for number, end in enumerate(table["window_end"].cast(pa.int64()).to_pylist(), first):
+            assert number not in numbered
+            numbered[number] = end // 1_000_000
+
+    engine = pw.Engine(tmp_path, sync="never")
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (epoch = 'microseconds', late = 'drop')")
+    engine.execute("CREATE QUERY long AS SELECT SUM(v) AS s FROM s [RANGE 20 SECONDS SLIDE 1 SECOND]")
+    for second in range(10):
+        engine.push("s", {"ts": second * 1_000_000, "v": 1})
+    engine.execute("CREATE QUERY short AS SELECT SUM(v) AS s FROM s [RANGE 5 SECONDS SLIDE 1 SECOND]")
+    for second in range(10, 14):
+        engine.push("s", {"ts": second * 1_000_000, "v": 1})
+    engine.hand_over("short", take)
+    engine.close(snapshot=False)
+    with pw.Engine(tmp_path, suspended=True) as suspended:
+        suspended.execute("DROP QUERY long")
+    with pytest.warns(pw.DurabilityWarning, match="another number of results"):
+        engine = pw.Engine(tmp_path, sync="never")
+    if snapshot:
+        engine.close(snapshot=True)
+        engine = pw.Engine(tmp_path, sync="never")
+    for second in range(14, 20):
+        engine.push("s", {"ts": second * 1_000_000, "v": 1})
+    engine.hand_over("short", take)
+    engine.close()
+    assert numbered == dict(enumerate(range(9, 20)))

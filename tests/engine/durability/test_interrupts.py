@@ -17,7 +17,7 @@ from panewise.engine.durability.durable_log import Segment
 from panewise.engine.engine import Engine
 from panewise.engine.ingest import input_queue
 from panewise.engine.ingest.stream import Stream
-from panewise.engine.reads import lookups
+from panewise.engine.reads.lookups import Lookups
 from panewise.operators.family.family import Family
 from panewise.operators.family.schedule import MemberSchedule
 from panewise.state import durable_files
@@ -119,7 +119,7 @@ def test_an_interrupt_that_compiled_code_has_wrapped_is_one(
     engine = made(tmp_path / "e")
     if name in ("add", "lookup"):
         engine.stats()  # what was pushed is taken
-    monkeypatch.setattr(*((lookups, "_looked_up") if name == "lookup" else (Family, name)), loaded)
+    monkeypatch.setattr(*((Lookups, "_found") if name == "lookup" else (Family, name)), loaded)
     with pytest.raises(KeyboardInterrupt):
         calls[name]()
     monkeypatch.undo()
@@ -269,18 +269,18 @@ def test_an_interrupt_while_a_lookup_answers_what_was_postponed(monkeypatch: pyt
     engine.execute("CREATE STREAM s (ts TIMESTAMP, a BIGINT)")
     engine.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
     engine.push("s", [{"ts": 0, "a": 1}, {"ts": 2_000_000, "a": 2}])
-    flush_all = engine._flush_all
+    flush_all = engine._flusher.flush_all
 
     def postponing() -> None:
         """All but the reports."""
         flush_all()
-        engine.streams["s"].postponed[engine.hosting.consumers["q"]] = None
+        engine.hosting.consumers["q"].postponed.postpone()
         monkeypatch.setattr(Family, "advance", interrupted)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "_flush_all", postponing)
+    monkeypatch.setattr(engine._flusher, "flush_all", postponing)
     with pytest.raises(KeyboardInterrupt):
         engine.lookup("q")
     monkeypatch.undo()

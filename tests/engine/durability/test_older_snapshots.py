@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import panewise as pw
-from panewise.engine.hosting import query_registry as hosting
+from panewise.engine.hosting import query_starter
 from panewise.optimize import refusals
 from panewise.state.snapshot_format import dumped, loaded
 
@@ -115,7 +115,7 @@ def refuses_less(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Engines are of an earlier panewise until it is called."""
     with monkeypatch.context() as earlier:
         for name in ("check_window", "check_counts", "check_numbers"):
-            earlier.setattr(hosting, name, lambda *arguments, **named: None)
+            earlier.setattr(query_starter, name, lambda *arguments, **named: None)
         earlier.setattr(refusals, "_check_lookup_mode", lambda plan: None)
         yield earlier.undo
 
@@ -149,7 +149,7 @@ def test_a_statement_that_an_earlier_panewise_took_keeps_no_folder_from_opening(
             wanted = RUNNING if snapshot else status  # what runs from a snapshot goes on as it was
             assert [queries[name]["status"] for name in ("q", "r", "fine")] == [wanted, wanted, RUNNING]
             reason = engine.execute("SHOW QUERIES").to_pylist()
-            assert ("this panewise refuses it" in str(reason)) == (wanted == FAILED)
+            assert ("is refused now" in str(reason)) == (wanted == FAILED)
             assert engine.lookup("fine")["n"].to_pylist() == [1]
     with pw.Engine(tmp_path / "kept") as engine:
         engine.execute("DROP QUERY r; DROP QUERY q")
@@ -158,7 +158,7 @@ def test_a_statement_that_an_earlier_panewise_took_keeps_no_folder_from_opening(
 def test_where_it_is_the_last_of_a_log_it_is_left_out_in_words(tmp_path: Path, refuses_less: Any) -> None:
     written(tmp_path / "kept", ENDLESS).close(snapshot=False)
     refuses_less()
-    with pytest.warns(pw.DurabilityWarning, match="is left out, as that of a call that failed .CREATE QUERY q"):
+    with pytest.warns(pw.DurabilityWarning, match="is ignored, because its call failed .CREATE QUERY q"):
         engine = pw.Engine(tmp_path / "kept")
     assert list(engine.stats()["queries"]) == ["fine"]
     engine.close()

@@ -18,7 +18,7 @@ import pytest
 
 from panewise.engine.consumers.family_consumer import FamilyConsumer
 from panewise.operators.family import eviction as forgetting
-from panewise.operators.family import family
+from panewise.operators.family import family_slices
 from panewise.operators.family.family import Family
 from panewise.operators.shared_fold import shared_fold
 from panewise.optimize.sharing.weave import weaver
@@ -379,7 +379,7 @@ def woven_at_random(
         patch.setattr(weaver.Load, "near", lambda load, other: chance.random() >= often)
         patch.setattr(Family, "become", become_and_count)
         patch.setattr(physical, "SPARSE_ABOVE", dense_groups)
-        patch.setattr(family, "SHORT_WAY_FROM", 1)
+        patch.setattr(family_slices, "FAST_PATH_FROM", 1)
         patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups are looked for at every step
         yield found
 

@@ -106,10 +106,15 @@ def aggregated(text: str) -> tuple[pa.Table, list[int]]:
     process = JoinAggregates.process
 
     def noting(
-        self: JoinAggregates, batch: pa.RecordBatch, births: Ints, times: list[Ints], until: int
+        self: JoinAggregates,
+        batch: pa.RecordBatch,
+        births: Ints,
+        times: list[Ints],
+        until: int,
+        series_starts: dict[str, int],
     ) -> dict[str, pa.Table]:
         folded.append(batch.num_rows)
-        return process(self, batch, births, times, until)
+        return process(self, batch, births, times, until, series_starts)
 
     engine = engine_of(STREAM, f"CREATE QUERY q AS {text}")
     with patch.object(JoinAggregates, "process", noting):

@@ -11,7 +11,7 @@ from tests.places import ROOT
 
 SOURCES = ROOT / "src" / "panewise"
 CONTRACTS = {
-    *("Channel", "Reader", "Folding", "Together", "Postponed", "Past", "PortOwner", "QueryConsumer", "Finish"),
+    *("Channel", "Reader", "Folding", "FamilyFolding", "Postponed", "Past", "PortOwner", "QueryConsumer", "Finish"),
     *("RowOperator", "DeltaOperator", "Core", "SliceStore"),
 }
 
@@ -22,8 +22,8 @@ OWN_FIELDS = {
         *("held_from", "reported", "first_report", "begun", "endless", "window", "shape", "row"),
         *("passing", "touched"),
     },
-    "runtime": {
-        *("status", "reason", "whole_from", "counts_all", "begins_by_count", "overflows", "unread_max", "empty_batch"),
+    "engine": {
+        *("status", "reason", "whole_from", "counts_all", "begins_by_count", "overflows", "rows_max", "empty_batch"),
         "entering",
     },
 }
@@ -68,7 +68,7 @@ def test_no_host_asks_which_class_somebody_is_of_who_keeps_a_contract() -> None:
     assert {"HostedQuery", "Stream", "Keeper", "FamilyConsumer", "OrderedJoin", "SparseSlices"} <= contracts
     found = [
         f"{path.relative_to(SOURCES)}:{line} asks for {name}"
-        for path in sorted((SOURCES / "runtime").rglob("*.py"))
+        for path in sorted((SOURCES / "engine").rglob("*.py"))
         for line, name in asked_classes(path)
         if name in contracts
     ]

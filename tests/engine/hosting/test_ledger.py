@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import panewise as pw
-from panewise.engine.channels import hosted_query
-from panewise.engine.channels.ledger import LOOKED_OVER, Ledger, LedgerEntry, LedgerPosition
+from panewise.engine.channels import unread_results
+from panewise.engine.channels.ledger import READ_ENTRIES_MAX, Ledger, LedgerEntry, LedgerPosition
 from panewise.engine.consumers.family_consumer import FamilyConsumer
 from panewise.errors import PlanError
 from panewise.operators.due_reports import EmptyReports
@@ -134,13 +134,13 @@ def test_what_all_have_read_is_forgotten_and_last_reports_are_kept() -> None:
     model.join(0)
     model.join(1)
     model.write({4: 1}, {}, None)
-    for _ in range(3 * LOOKED_OVER):
+    for _ in range(3 * READ_ENTRIES_MAX):
         model.write({0: 1, 1: 2}, {}, None)
         model.read(0)
-    assert len(model.ledger._entries) == 3 * LOOKED_OVER + 1
+    assert len(model.ledger._entries) == 3 * READ_ENTRIES_MAX + 1
     model.read(1)
     assert len(model.ledger._entries) == 0
-    assert len(model.ledger._kept) <= LOOKED_OVER + 1
+    assert len(model.ledger._kept) <= READ_ENTRIES_MAX + 1
     model.check_last()
 
 
@@ -256,7 +256,7 @@ def test_a_member_does_not_inherit_the_last_report_of_one_that_has_gone(engine: 
 
 
 def test_unread_results_are_limited_for_each_query(engine: pw.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_query, "UNREAD_ROWS_MAX", 5)
+    monkeypatch.setattr(unread_results, "UNREAD_ROWS_MAX", 5)
     create(engine, quick=COUNTS, slow=COUNTS, apart=LONGER)
     heard: list[int] = []
     engine.subscribe("apart", lambda batch: heard.append(batch.num_rows))
@@ -311,7 +311,7 @@ def test_the_limit_of_unread_results_is_a_positive_number() -> None:
 def test_what_was_dropped_stays_counted_when_a_query_stands_apart(
     engine: pw.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosted_query, "UNREAD_ROWS_MAX", 5)
+    monkeypatch.setattr(unread_results, "UNREAD_ROWS_MAX", 5)
     create(engine, slow=COUNTS)
     for second in range(21):
         engine.push("t", rows(second))
@@ -397,3 +397,20 @@ def test_a_last_report_keeps_its_answer_when_others_are_let_go() -> None:
         engine.results("seldom")
     assert engine.lookup("seldom")["n"].to_pylist() == [1500, 1500]
     assert engine.lookup("often")["n"].to_pylist() == [1, 1]
+
+
+def test_what_waited_at_a_snapshot_is_given_up_before_what_came_after_it() -> None:
+    engine = pw.Engine(unread_bytes=2_000)
+    engine.execute("CREATE STREAM u (ts TIMESTAMP, v BIGINT) WITH (epoch = 'microseconds', late = 'drop')")
+    # The result with the number n is n.
+    engine.execute("CREATE QUERY n AS SELECT SUM(v) AS s FROM u [RANGE 1 SECOND SLIDE 1 SECOND]")
+    found: dict[int, int] = {}
+    for part in range(8):
+        for second in range(50 * part, 50 * part + 50):
+            engine.push("u", {"ts": second * 1_000_000, "v": second})
+        engine.stats()
+        if part == 4:
+            engine = pw.Engine.restore(engine.snapshot(), pw.Engine(unread_bytes=2_000))
+    engine.hand_over("n", lambda table, first: found.update(enumerate(table["s"].to_pylist(), first)))
+    assert list(found) == list(found.values()) == list(range(min(found), 399))
+    assert 0 < min(found) == engine.stats()["queries"]["n"]["results_unread_dropped"]

@@ -368,8 +368,8 @@ def test_a_row_from_the_far_future_is_a_bad_row() -> None:
 
 
 REFUSED = {
-    "SELECT a.k FROM a [UNBOUNDED], b [UNBOUNDED]": "cross join of 'a' and 'b', which are unbounded",
-    "SELECT a.k FROM a [UNBOUNDED], b [UNBOUNDED], c [NOW] WHERE a.k = c.k": "cross join of 'a' and 'b'",
+    "SELECT a.k FROM a [UNBOUNDED], b [UNBOUNDED]": "of the unbounded inputs 'a' and 'b'",
+    "SELECT a.k FROM a [UNBOUNDED], b [UNBOUNDED], c [NOW] WHERE a.k = c.k": "of the unbounded inputs 'a' and 'b'",
     "SELECT k FROM a [RANGE 1 SECOND] INTERSECT SELECT k FROM b [RANGE 1 SECOND]": "INTERSECT",
     "SELECT ISTREAM RESTORE a.k FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE] WHERE a.k = b.k": "without SLIDE",
     "SELECT ISTREAM RESTORE k FROM a [RANGE 1 MINUTE]": "without SLIDE",
@@ -378,7 +378,7 @@ REFUSED = {
     "SELECT k FROM a [RANGE 1 MINUTE] WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "without a window",
     "SELECT a.k FROM a [RANGE 4 SECONDS SLIDE 2 SECONDS], b [RANGE 3 SECONDS SLIDE 1 SECOND]": "the same SLIDE",
     "SELECT a.k FROM a [ROWS 4 SLIDE 2], b [RANGE 3 SECONDS] WHERE a.k = b.k": "reports by rows",
-    "SELECT k FROM a [RANGE 1 MINUTE] WHERE EXISTS (SELECT 1 FROM b [RANGE 1 MINUTE] WHERE b.v > a.v)": "equality",
+    "SELECT k FROM a [RANGE 1 MINUTE] WHERE EXISTS (SELECT 1 FROM b [RANGE 1 MINUTE] WHERE b.v > a.v)": "equalities",
     "SELECT MEDIAN(a.v) AS m FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k": "several inputs",
     "SELECT a.k FROM a [RANGE 4 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k": "LEFT JOIN",
 }

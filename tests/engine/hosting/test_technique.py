@@ -148,9 +148,9 @@ def test_names_and_shapes_that_no_technique_fits() -> None:
     engine.execute(STREAM)
     with pytest.raises(BindError, match="there is no technique 'two_stack'"):
         engine.execute(f"CREATE QUERY q WITH (technique = 'two_stack') AS SELECT COUNT(*) FROM t {WINDOWS[0]}")
-    with pytest.raises(PlanError, match="windows that slide"):
+    with pytest.raises(PlanError, match="sliding windows"):
         engine.execute("CREATE QUERY q WITH (technique = 'recompute') AS SELECT COUNT(*) FROM t [RANGE 5 SECONDS]")
-    with pytest.raises(PlanError, match="windows that slide"):
+    with pytest.raises(PlanError, match="sliding windows"):
         engine.execute(
             "CREATE QUERY q WITH (technique = 'recompute') AS SELECT n FROM t [RANGE 5 SECONDS SLIDE 1 SECOND]"
         )

@@ -125,7 +125,7 @@ def test_a_push_waits_while_the_queue_is_full_and_nothing_is_lost() -> None:
                 full.set()
 
     thread = threading.Thread(target=pusher)
-    with engine._lock:  # the engine is busy: nobody takes what waits
+    with engine.turns:  # the engine is busy: nobody takes what waits
         thread.start()
         assert full.wait(PATIENCE_S)
         with pytest.raises(pw.OverloadError, match="'t' is overloaded: its queue has been full for"):
@@ -226,7 +226,7 @@ def test_what_a_subscriber_raises_is_raised_by_a_later_push() -> None:
 
 def test_numbered_pushes_follow_what_waits() -> None:
     engine = engine_of(QUEUED, LAST)
-    with engine._lock:
+    with engine.turns:
         threaded(lambda: engine.push("t", rows(1, v=10)))
         engine.push("t", rows(2, v=20), producer="p", sequence=1)
         engine.push("t", rows(2, v=20), producer="p", sequence=1)

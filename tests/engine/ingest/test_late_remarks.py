@@ -88,7 +88,7 @@ def test_rows_behind_a_punctuation_have_no_delay_that_would_keep_them() -> None:
     engine = engine_of(PLAIN)
     engine.push("t", row(1))
     engine.advance("t", 100 * SECOND)
-    with pytest.warns(pw.LateRowsWarning, match=r"older than advance\(\) or flush\(\) had said") as caught:
+    with pytest.warns(pw.LateRowsWarning, match=r"older than advance\(\) or flush\(\) had allowed") as caught:
         engine.push("t", [row(2), row(3)])
     assert "WATERMARK" not in str(caught[0].message)
 

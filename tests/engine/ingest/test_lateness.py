@@ -91,7 +91,7 @@ def test_a_queue_is_waiting_too() -> None:
     engine.execute("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (queue = 1000)")
     engine.streams["s"].monitor.clock = clock
     engine.execute("CREATE QUERY q AS SELECT SUM(v) AS total FROM s [RANGE 2 SECONDS SLIDE 1 SECOND]")
-    with engine._lock:  # the queue's thread waits meanwhile
+    with engine.turns:  # the queue's thread waits meanwhile
         engine.push("s", [{"ts": 0, "v": 1}, {"ts": 5 * SECOND, "v": 1}])
         clock.now += 30
     assert lateness(engine, "q") == 30

@@ -42,6 +42,7 @@ class Scripted(Shedder):
     """Takes the rows that it is told to, with the excess that it is told; None drops a row."""
 
     def __init__(self, script: list[float | None]) -> None:
+        super().__init__(definition("t", shedding="random", max_rate=1))
         self.script = list(script)
 
     def shed(
@@ -431,7 +432,7 @@ def test_a_queue_that_fills_sheds_to_what_is_processed() -> None:
     [
         ("shedding = 'random'", "shedding = 'random' needs to know when to begin"),
         ("shedding = 'semantic', max_rate = 5", "needs to know which rows to keep"),
-        ("shedding = 'random', max_rate = 5, keep = 'v > 1'", "keeps no row before another"),
+        ("shedding = 'random', max_rate = 5, keep = 'v > 1'", "cannot prefer some rows"),
         ("max_rate = 5", "'max_rate' says what to shed, and stream 's' sheds nothing"),
         ("keep = 'v > 1'", "'keep' says what to shed"),
         ("shedding = 'semantic', max_rate = 5, keep = 'w > 1'", "is no condition on a row: there is no column 'w'"),

@@ -141,7 +141,7 @@ def test_who_only_reads_is_no_writer_so_that_others_wait_for_the_rows_it_process
     assert held.inside.wait(PATIENCE_S)
     found: list[pa.Table] = []
     waiting = started(lambda: found.append(engine.lookup("q")))
-    until(lambda: engine._lock._line)
+    until(lambda: engine.turns._line)
     held.let_go(fetching, waiting)
     assert tuples(found[0]) == [(4.0, "a", 2)]
 
@@ -156,7 +156,7 @@ def test_an_answer_that_is_too_old_is_waited_for(monkeypatch: pytest.MonkeyPatch
     time.sleep(2 * published.STALE_S)
     found: list[pa.Table] = []
     reader = started(lambda: found.append(engine.lookup("q")))
-    until(lambda: engine._lock._line)
+    until(lambda: engine.turns._line)
     held.let_go(writer, reader)
     assert tuples(found[0]) == [(3.0, "a", 2)]
 
@@ -171,7 +171,7 @@ def test_what_a_thread_has_pushed_itself_it_sees_although_another_writes(monkeyp
     assert held.inside.wait(PATIENCE_S)
 
     def let_go_who_is_waited_for() -> None:
-        until(lambda: engine._lock._line)
+        until(lambda: engine.turns._line)
         held.let_go(writer)
 
     assert elsewhere(lambda: engine.lookup("q")).num_rows == 0, "as committed"
@@ -188,10 +188,10 @@ def test_no_query_shows_an_older_state_than_another_has_shown(monkeypatch: pytes
     engine.push("t", rows(0, 1, 2))
     engine.lookup("q")
     elsewhere(lambda: engine.push("t", rows(3, 4, 5)))
-    with engine._lock:
+    with engine.turns:
         assert engine.streams["t"].flush(1) == 1
         assert engine._answers.commit()
-    engine._lock.writers.add(-1)
+    engine.turns.writers.add(-1)
     assert watermark_us(engine.lookup("q")) == 3 * SECOND, "what the writer has published"
     engine.results("c")
     assert watermark_us(engine.lookup("c")) == 5 * SECOND

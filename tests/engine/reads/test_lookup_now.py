@@ -21,7 +21,7 @@ def test_published_answers_are_found_without_a_turn():
     inside, leave, found = threading.Event(), threading.Event(), []
 
     def stay() -> None:
-        with engine._lock:
+        with engine.turns:
             inside.set()
             leave.wait(PATIENCE_S)
 

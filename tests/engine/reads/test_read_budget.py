@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
-from panewise.engine import engine as engine_module
+from panewise.engine.calls import statement_calls
 from panewise.engine.reads.archive_reads import ArchiveView
 from panewise.engine.reads.published_answers import watermark_us
 from panewise.errors import PlanError, ReadLimitError
@@ -289,20 +289,20 @@ def test_a_long_statement_is_bound_outside_all_turns(word: str, monkeypatch: pyt
     engine = engine_with(3)
     many = f"{word}SELECT {', '.join(f'v + {n} AS c{n}' for n in range(200))} FROM t [RANGE 1 HOUR]"
     owners: list[int] = []
-    bind = engine_module.bind_one
+    bind = statement_calls.bind_one
 
     def watched(*arguments: Any) -> Any:
         owners.append(engine.turns.owner)
         return bind(*arguments)
 
-    monkeypatch.setattr(engine_module, "bind_one", watched)
+    monkeypatch.setattr(statement_calls, "bind_one", watched)
     assert engine.execute(many).num_rows
     assert owners == [0]
 
 
 def test_a_statement_that_was_bound_to_other_definitions_is_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_with(3)
-    bind, bound = engine_module.bind_one, []
+    bind, bound = statement_calls.bind_one, []
 
     def overtaken(*arguments: Any) -> Any:
         bound.append(bind(*arguments))
@@ -311,6 +311,6 @@ def test_a_statement_that_was_bound_to_other_definitions_is_bound_again(monkeypa
             engine.execute("CREATE STREAM t (ts TIMESTAMP, k BIGINT, v BIGINT) WITH (retain = '1 hour')")
         return bound[-1]
 
-    monkeypatch.setattr(engine_module, "bind_one", overtaken)
+    monkeypatch.setattr(statement_calls, "bind_one", overtaken)
     table = engine.execute(f"SELECT k, {', '.join(f'v + {n} AS c{n}' for n in range(200))} FROM t [RANGE 1 HOUR]")
     assert (table.num_rows, table.schema.field("k").type) == (0, pa.int64())

@@ -31,7 +31,7 @@ def run(folder: Path, path: Path | None) -> None:
     generator.BATCH_ROWS = 500
     pump.DRAIN_SECONDS = 0.0
     with pw.Engine(path) as engine:
-        engine.driver.is_expected = True
+        engine.driver.expect()
         if engine.catalog.find("trades") is None:
             engine.execute(STATEMENTS.format(folder))
         print(engine.run_available(flush=True))

@@ -24,7 +24,7 @@ import panewise as pw
 from panewise.connectors import generator, sinks
 from panewise.engine.ingest.stream import Stream
 from panewise.engine.run import pump
-from panewise.engine.run.driver import Manner
+from panewise.engine.run.driver import RunOptions
 from tests.engine.run import engine_run_job
 from tests.places import ROOT
 from tests.soak import engine_runs
@@ -237,7 +237,7 @@ def test_results_that_somebody_else_has_read_are_told_of(engine: pw.Engine, tmp_
     engine.advance("s", "1970-01-01 00:00:03")
     assert engine.results("q")["total"].to_pylist() == [2]
     (source / "2.csv").write_text(csv(5, 7))
-    with pytest.warns(pw.ConnectorWarning, match="the results 2 to 2 of query 'q' were read by somebody else"):
+    with pytest.warns(pw.ConnectorWarning, match="the results 2 to 2 of query 'q' were read with results"):
         engine.run_available()
     assert [n for n in totals(tmp_path / "lines") if n] == [1, 5]
 
@@ -294,7 +294,7 @@ def test_progress_is_shown_in_a_terminal_only(tmp_path: Path) -> None:
     for is_terminal in (True, False):
         engine, out = pw.Engine(), io.StringIO()
         engine.execute(stream(tmp_path / "in.csv") + QUERY)
-        engine.driver.run(Manner(Console(file=out, force_terminal=is_terminal, width=120)))
+        engine.driver.run(RunOptions(Console(file=out, force_terminal=is_terminal, width=120)))
         assert ("3 rows" in out.getvalue(), bool(out.getvalue())) == (is_terminal, is_terminal)
 
 

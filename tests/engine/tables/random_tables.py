@@ -183,7 +183,7 @@ class Play:
         except DataError as problem:
             self.refused += 1
             assert self.engine.execute(f"SELECT * FROM {history.name}").equals(before)
-            if "just taken away" in str(problem):
+            if "just deleted" in str(problem):
                 assert history.name == "n"
             else:
                 assert not history.change(gone, come, at), text

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.operators.due_reports import EmptyReports, due_reports
 from panewise.operators.family import eviction as forgetting
-from panewise.operators.family import family
+from panewise.operators.family import family_slices
 from panewise.operators.family.family import Family
 from panewise.plan import physical_plan as physical
 from panewise.slicing.pairs import Cadence
@@ -248,11 +248,11 @@ scripts = st.tuples(st.lists(joins, min_size=1, max_size=4), st.lists(changes, m
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_way() -> Iterator[None]:
-    """Small batches take the short way too, which is meant for large ones."""
-    before, family.SHORT_WAY_FROM = family.SHORT_WAY_FROM, 1
+def fast_path() -> Iterator[None]:
+    """Small batches take the fast path too, which is meant for large ones."""
+    before, family_slices.FAST_PATH_FROM = family_slices.FAST_PATH_FROM, 1
     yield
-    family.SHORT_WAY_FROM = before
+    family_slices.FAST_PATH_FROM = before
 
 
 @settings(max_examples=EXAMPLES)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from panewise.arrays import INT64_MIN
 from panewise.operators.family import eviction as forgetting
-from panewise.operators.family import family
+from panewise.operators.family import family_slices
 from panewise.operators.family.family import Family
 from panewise.plan import physical_plan as physical
 from panewise.slicing.pairs import Cadence
@@ -88,7 +88,7 @@ def play(seed: int, grouped: bool, dense_groups: int, buckets: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(physical, "SPARSE_ABOVE", dense_groups)
         patch.setattr(forgetting, "FORGET_FROM", -1000)  # idle groups and strings are looked for at every step
-        patch.setattr(family, "SHORT_WAY_FROM", 1)
+        patch.setattr(family_slices, "FAST_PATH_FROM", 1)
         dice = Dice(seed, grouped)
         number = dice.random.randint
         first = dice.select()

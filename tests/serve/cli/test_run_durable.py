@@ -152,7 +152,7 @@ def test_ended_at_every_file_operation(tmp_path: Path, connector: str, monkeypat
     definition = SinkDefinition("s", "q", (("connector", connector), ("path", str(tmp_path / "out"))))
     kind = {"parquet": NumberedParquet, "json": NumberedJson}[connector]
     chance, left = random.Random(7), [0]
-    for name in ("_to_disk", "_appears"):
+    for name in ("_sync_to_disk", "_rename_synced"):
         real = getattr(numbered_sinks, name)
 
         def operation(*arguments: object, real: Callable[..., None] = real) -> None:
@@ -245,7 +245,7 @@ def test_new_files_go_on_and_changed_ones_are_refused(tmp_path: Path) -> None:
     (source / "0.csv").write_text(CSV)
     outcome = start(text)
     assert outcome.exit_code == 1
-    assert "it is not the next in name order any more" in outcome.output
+    assert "it is no longer the next in name order" in outcome.output
     (source / "0.csv").unlink()
     (source / "1.csv").write_text(CSV + "2026-01-05 09:30:14,ECHO,70,7\n")
     assert "it has changed or is gone" in start(text).output
@@ -413,7 +413,7 @@ def test_a_data_folder_is_not_the_folder_of_an_engine(tmp_path: Path) -> None:
     before = files_in(tmp_path)
     for suspended in (False, True):
         with pytest.raises(
-            DurabilityError, match=r"there is no engine in '.*data', and one in '.*data/engine'"
+            DurabilityError, match=r"there is no engine in '.*data', but there is one in '.*data/engine'"
         ) as refused:
             Engine(tmp_path / "data", suspended=suspended)
         assert refused.value.hint is not None

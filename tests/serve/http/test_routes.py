@@ -206,7 +206,7 @@ def test_a_full_queue_says_to_come_back(client):
         define(client, "ALTER STREAM t SET (queue = 1)")
         queue = backend.engine.streams["t"].queue
         assert queue is not None
-        with backend.engine._lock:  # nobody takes anything out of the queue
+        with backend.engine.turns:  # nobody takes anything out of the queue
             answers = [client.post("/v1/streams/t/rows", content=rows((s, "a", 1)), headers=NDJSON) for s in range(3)]
         assert answers[-1].status_code == 503
         assert answers[-1].headers["retry-after"]

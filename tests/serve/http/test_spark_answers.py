@@ -80,7 +80,7 @@ def test_kept_answers_are_those_of_the_log(
                 assert answer.table.to_pylist() == expected.to_pylist()
                 if query.name != "later":
                     assert in_order(answer.table) == in_order(engine.lookup(query.name))
-                assert answer.watermark_us == reader.come_to(query, reader.marks())
+                assert answer.watermark_us == reader.watermark_of(query, reader.marks())
                 assert answer.lookup().age_s >= 0
 
 

@@ -1,20 +1,21 @@
-"""What archived rows know of the past: windows that reach further back than what the engine holds.
+"""The past rows with which a new query begins, so that its windows are whole at once.
 
-A new query over archived channels begins with what its windows hold already, so that its first report is the last one
-that was due. All that it needs must be known, of every input: from the archive or, where it reaches so far, from what
-the channel retains. Otherwise the query begins as if there were no archive.
+A new query over archived channels begins with the rows that its windows show already, so that its first report is the
+last one that was due. All rows that it needs must be known for every input: from the archive, or from the rows that the
+channel retains. Otherwise the query begins as if there were no archive.
 
     rows        ..a..b.c....d..e.|f..          |: the watermark; f has not been released, and comes by itself
-    due                      *                 the last report, or the watermark where every instant counts
+    due                      *                 the last report; the watermark if every instant counts
     [RANGE r]          c....d..e               held_from = due - r
     [ROWS 2]             .  d..e               two rows before `due`, and all that follow
-    [UNBOUNDED]   a..b.c....d..e               only where nothing has ever expired
+    [UNBOUNDED]   a..b.c....d..e               only if no row has ever expired
 
-An archive keeps rows in order of time, not of arrival. So where it minds which of two rows with the same time came
-first, it is asked only where no two rows have one: for windows of rows, at their edge and within (of a partition), and
-for aggregates such as FIRST. What rows met in tables at their time is not archived: queries over tables begin without.
+An archive keeps rows in order of time, not of arrival. If an answer depends on which of two rows with equal times came
+first, the archive is used only if no two rows have equal times. This concerns windows of rows, at their edges and
+within a partition, and aggregates such as FIRST. Versions of tables are not archived, so queries over tables begin
+without past rows.
 
-Cost: one scan of the times that are needed, one sort, and what the operators take for that many rows at once.
+Cost: one scan of the times that are needed, one sort, and the operators' work for these rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from panewise.arrays import INT64_MIN, Ints
 from panewise.engine.archives.past_rows import Known, known_rows, last_rows, numbered_rows, rows_back
 from panewise.engine.channels.channel import Channel
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.partition_tail import RowCounts
 from panewise.operators.row_batch import Rows
 from panewise.plan.blocks import Block
@@ -35,33 +36,33 @@ from panewise.plan.inputs import of_block, report_window, table_inputs, windowed
 from panewise.plan.nodes import Aggregate, Emit
 from panewise.temporal import RowsWindow, TimeWindow, Window
 
-IN_ORDER = ("FIRST", "LAST", "ARG_MIN", "ARG_MAX")  # which row they choose among equal ones depends on the order
+IN_ORDER = ("FIRST", "LAST", "ARG_MIN", "ARG_MAX")  # Which of equal rows they choose depends on the order.
 
 
 @dataclass(frozen=True)
 class ArchivedHistory:
     """The rows with which a query over one channel begins, in order of time.
 
-    `held_from`: rows before it are not among them; None: none that matter are missing. `begins`: rows of before count
-    from this instant on. `gone`: of a window of rows with SLIDE, how many came before the first of them, by partition.
-    `unsaid`: so many are taken in, and what they cause was said long ago.
+    `held_from`: earlier rows are missing; None: no row that matters is. `begins`: earlier rows count as of this
+    instant. `gone`: for a window of rows with SLIDE, the number of rows before the first of these, by partition.
+    `silent_rows`: the results of this many rows were due long ago, and are not shown.
     """
 
     rows: Rows
     held_from: int | None = None
     begins: int | None = None
     gone: RowCounts | None = None
-    unsaid: int = 0
+    silent_rows: int = 0
 
     @property
     def first(self) -> int:
-        """How many rows came before the first of them, where they are counted without PARTITION BY."""
+        """Number of rows before the first of these, without PARTITION BY."""
         return 0 if self.gone is None else int(self.gone.counts[0])
 
 
 @dataclass(frozen=True)
 class PlanHistory:
-    """The same for a plan over several inputs: rows by input, and `begins`, the first instant that it accounts for."""
+    """The rows with which a plan over several inputs begins, by input; `begins`: the first instant of its results."""
 
     begins: int
     rows: list[Rows]
@@ -69,7 +70,7 @@ class PlanHistory:
 
 
 def history_of(block: Block, channel: Channel) -> ArchivedHistory | None:
-    """What a new query over one channel needs to give its last report at once; None where that is not known."""
+    """The rows that a new query over one channel needs to give its last report at once; None if they are not known."""
     window, watermark = block.window, channel.watermark
     if watermark == INT64_MIN or window is None or not (channel.past or _retains_partitions(window, channel)):
         return None
@@ -78,7 +79,7 @@ def history_of(block: Block, channel: Channel) -> ArchivedHistory | None:
     if window.range_us is None:
         return _of_everything(block, window, channel)
     due = _due(window, watermark)
-    if block.restore:  # what came and went before the last report, since the one before it, belongs to it
+    if block.restore:  # The last report contains rows that came and went since the report before it.
         assert window.slide_us is not None
         due -= window.slide_us
     start = due - window.range_us - window.offset_us
@@ -88,7 +89,7 @@ def history_of(block: Block, channel: Channel) -> ArchivedHistory | None:
     history = ArchivedHistory(known.rows, start)
     if block.aggregate is None or block.aggregate.keys or (window.periodic and not block.restore):
         return history
-    # It says something from its first row on.
+    # An ungrouped answer has results from its first row on.
     old = int(np.searchsorted(known.rows.times, due - window.offset_us))
     if block.restore:
         return history if old else None
@@ -96,7 +97,7 @@ def history_of(block: Block, channel: Channel) -> ArchivedHistory | None:
 
 
 def _retains_partitions(window: Window, channel: Channel) -> bool:
-    """Whether what a channel retains is asked without an archive: all rows, for what else could not begin right."""
+    """Whether a channel retains all rows, for a partitioned window of rows, which could not begin right otherwise."""
     partitioned = isinstance(window, RowsWindow) and bool(window.partition_by)
     return partitioned and channel.retain_us > 0 and channel.retains(None)
 
@@ -106,7 +107,7 @@ def _due(window: TimeWindow, watermark: int) -> int:
 
 
 def _of_everything(block: Block, window: TimeWindow, channel: Channel) -> ArchivedHistory | None:
-    """[UNBOUNDED]: all rows there ever were. Rows that stand alone are each a result of its own time."""
+    """[UNBOUNDED]: all rows that ever came; None if each row is a result by itself, at its own time."""
     if block.rows_stand_alone or block.restore:
         return None
     known = known_rows(channel, INT64_MIN, channel.watermark)
@@ -124,7 +125,7 @@ def _of_last_rows(block: Block, window: RowsWindow, channel: Channel) -> Archive
 
 
 def _of_counted(block: Block, window: RowsWindow, channel: Channel) -> ArchivedHistory | None:
-    """[ROWS n SLIDE m]: reports are numbered by the rows that cause them, so the rows begin after a multiple of m."""
+    """[ROWS n SLIDE m]: reports are numbered by their last rows, so the rows begin after a multiple of m."""
     assert window.slide is not None
     reach, slide, watermark = window.rows + window.offset, window.slide, channel.watermark
     if window.partition_by:
@@ -146,19 +147,21 @@ def _of_counted(block: Block, window: RowsWindow, channel: Channel) -> ArchivedH
         return ArchivedHistory(rows, gone=RowCounts([], firsts))
     causes = np.flatnonzero((numbered.numbers[kept] % slide == 0) & (numbered.numbers[kept] > window.offset))
     if not known.arrived and len(rows.times[causes]) > 1 and np.ptp(rows.times[causes[-2:]]) == 0:
-        return None  # which report is the last one is not known
-    says = len(causes) and block.emission is Emission.RSTREAM
-    return ArchivedHistory(rows, gone=RowCounts(numbered.keys, firsts), unsaid=int(causes[-1]) if says else len(rows))
+        return None  # It is not known which report is the last one.
+    shows_last = len(causes) and block.emission is Emission.RSTREAM
+    return ArchivedHistory(
+        rows, gone=RowCounts(numbered.keys, firsts), silent_rows=int(causes[-1]) if shows_last else len(rows)
+    )
 
 
 def _firsts(totals: Ints, reach: int, slide: int) -> Ints:
-    """How many rows of each partition can be left out: a multiple of the slide, and none of the last report."""
+    """Number of rows of each partition to leave out: a multiple of the slide, and none of the last report."""
     result: Ints = np.maximum(totals // slide * slide - reach, 0) // slide * slide
     return result
 
 
 def is_exact(block: Block, known: Known) -> bool:
-    """Whether the order of rows with equal times is known, or cannot be seen in what the block says."""
+    """Whether the order of rows with equal times is known, or makes no difference to the block's results."""
     minds = block.aggregate is not None and _minds_order(block.aggregate)
     return not minds or known.arrived or not bool((known.rows.times[1:] == known.rows.times[:-1]).any())
 
@@ -169,19 +172,20 @@ def _minds_order(node: Aggregate) -> bool:
 
 
 def is_recomputable(plan: Emit) -> bool:
-    """Whether a plan over several inputs says the same of rows whatever the order in which it was given them."""
+    """Whether the results of a plan over several inputs do not depend on the order in which rows come."""
     if table_inputs(plan) or any(node.window.internal for node in windowed_inputs(plan)):
         return False
     return not minds_order(plan)
 
 
 def minds_order(plan: Emit) -> bool:
-    """Whether the order of rows with equal times can be seen in what a plan says."""
+    """Whether the order of rows with equal times makes a difference to a plan's results."""
     return any(isinstance(node, Aggregate) and _minds_order(node) for node in of_block(plan.input))
 
 
 def plan_history(plan: Emit, channels: Sequence[Channel]) -> PlanHistory | None:
-    """What a new query over several inputs needs to give its last report at once; None where that is not known."""
+    """The rows that a new query over several inputs needs to give its last report at once; None if they are not
+    known."""
     reached = min(channel.watermark for channel in channels)
     if reached == INT64_MIN or not any(channel.past for channel in channels) or not is_recomputable(plan):
         return None
@@ -200,7 +204,8 @@ def plan_history(plan: Emit, channels: Sequence[Channel]) -> PlanHistory | None:
 
 
 def _of_input(window: Window, channel: Channel, due: int) -> tuple[Rows, int | None] | None:
-    """The rows that an input's window holds just before `due`, and all that follow; from when on they are all there."""
+    """The rows that an input's window shows just before `due`, and all that follow; and the instant from which all rows
+    are there."""
     watermark = channel.watermark
     if isinstance(window, RowsWindow):
         rows = None if window.periodic else last_rows(window, channel, due, watermark)
@@ -210,6 +215,6 @@ def _of_input(window: Window, channel: Channel, due: int) -> tuple[Rows, int | N
     if known is None:
         return None
     old = int(np.searchsorted(known.rows.times, due - window.offset_us))
-    # Where no row has ever been in the window nothing is missing, and an ungrouped answer has not begun.
+    # If no row has ever been in the window, nothing is missing, and an ungrouped answer has not begun.
     has_begun = window.range_us is not None and channel.released_now() > len(known.rows) - old
     return known.rows, start if has_begun else None

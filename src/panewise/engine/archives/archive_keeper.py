@@ -1,18 +1,18 @@
-"""An archive while its engine runs: what a query or a stream gives, in files and, until it is there, in memory.
+"""An archive while its engine runs: the rows of a query or stream, in files and, before they are written, in memory.
 
-Rows come in order of time, when the watermark has passed them. They are held until the slot of time is over that they
-belong to (`every`), and then all that is held of it, or of several slots where time goes fast, becomes one update:
+Rows come in order of time, when the watermark has passed them. They are held until their slot of time (`every`) is
+over. Then all held rows of that slot, or of several slots if time passes quickly, become one update:
 
     times     ....|....|..r.r|.r..|r...r.        r: a row, |: a slot ends
                    in files   ^cut  held
 
-A *cut* is an instant; the update of a cut brings all rows up to it that no update before has brought, and its number is
-the cut itself. So which rows are in the files follows from the last cut alone, whatever the batches were: an engine
-that goes back to a snapshot and takes the same rows again writes none of them twice, and leaves none out. Rows up to
-the last cut that an archive had when a new engine came to it are passed over, and counted.
+A *cut* is an instant. The update of a cut writes all rows up to it that no earlier update has written, and is numbered
+by the cut. So the last cut alone says which rows are in the files, whatever the batches were. An engine that goes back
+to a snapshot and takes the same rows again writes none twice and omits none. A new engine passes over rows up to the
+last cut that the files had when it opened them, and counts these.
 
-Rows that are held are bounded: `HELD_MAX` of them are a cut too. Where an update fails the archive is FAILED, and rows
-are held until there are `LOST_FROM` of them; then they go, and so does the claim to hold what came before.
+The number of held rows is bounded: `HELD_MAX` of them also cause a cut. If an update fails, the archive is FAILED, and
+up to `LOST_FROM` rows are held. Beyond that they are dropped, and the past is not known any more.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ TIME = pa.timestamp("us", tz="UTC")
 
 
 class Keeper(Reader):
-    """A reader of the archived channel. Without an archive only the books are kept, and no row.
+    """A reader of the archived channel. Without `archive`, it keeps no rows.
 
-    `covered_from`: all rows from this instant on have been taken; INT64_MIN: all there ever were.
-    `longest_us`: how long a row lives at most, where rows have lifetimes of their own.
+    `covered_from`: all rows from this instant on were taken; INT64_MIN: all rows that ever came.
+    `longest_us`: the longest lifetime of a row, if rows have lifetimes of their own.
     """
 
     longest_us: int | None = None
@@ -67,39 +67,39 @@ class Keeper(Reader):
         self.taken_rows = 0
         self.passed_over_rows = 0
         self.lost_rows = 0
-        self._begun_at = INT64_MIN  # the cut of the files when it was new
-        self._done = INT64_MIN  # the last cut: rows up to it are in the files
-        self._looked_at = INT64_MIN  # the last end of a slot at which it was asked whether something has expired
+        self._begun_at = INT64_MIN  # The cut of the files when this keeper was new.
+        self._done = INT64_MIN  # The last cut: rows up to it are in the files.
+        self._looked_at = INT64_MIN  # The last end of a slot at which it looked for expired rows.
         self._held: list[Rows] = []
-        self.held_count = 0  # rows that are not in the files
+        self.held_count = 0  # Number of rows that are not in the files.
 
     # -- the channel -----------------------------------------------------------------------------------------------
 
     def attach(self) -> None:
-        """It takes rows from now on, and knows those that are past."""
+        """It takes rows from now on, and answers for the channel's past."""
         self.channel.attach(self)
         self.channel.past.append(self)
 
     def detach(self) -> None:
-        """It takes no rows any more."""
+        """It takes no more rows."""
         self.channel.detach(self)
         self.channel.past.remove(self)
 
     # -- the files -------------------------------------------------------------------------------------------------
 
     def adopt(self, archive: Archive) -> None:
-        """The files are there, from the last cut that they know on."""
+        """Sets the archive, and goes on from the last cut of its files."""
         self.archive = archive
         self.layout = archive.layout
         now = archive.manifest.now_us
         if now is not None and now > self._done:
             self._done = now
         elif self._done != INT64_MIN and (now is None or now < self._done):
-            # Files that were there are gone, and with them what they held.
+            # Files are missing, and the rows in them.
             self._tell_missing(archive, now)
             self.covered_from = max(self.covered_from, self._done + 1)
             self._done = INT64_MIN if now is None else now
-        if self.covered_from == INT64_MAX:  # rows were lost, and from now on none are
+        if self.covered_from == INT64_MAX:  # Rows were lost; from now on none are.
             self.covered_from = self.channel.watermark
         self._drop_done()
 
@@ -114,13 +114,14 @@ class Keeper(Reader):
         )
 
     def begin(self, cut: int | None) -> None:
-        """It is new, over files whose last cut was this one: whether rows are missing among those, nobody knows."""
+        """Called if the archive is new to the engine; `cut`: the last cut of its files. Rows may be missing among
+        them."""
         if cut is not None:
             self.covered_from = max(self.covered_from, cut + 1)
             self._begun_at = cut
 
     def suspend(self, reason: str) -> None:
-        """It is there, and does nothing."""
+        """It takes no rows and writes nothing until it is resumed."""
         self.status, self.reason = "SUSPENDED", reason
 
     def fail(self, reason: str) -> None:
@@ -132,15 +133,15 @@ class Keeper(Reader):
 
     @property
     def running(self) -> list[str]:
-        """It belongs to no query."""
+        """Empty: it belongs to no query."""
         return []
 
     def resume(self) -> None:
-        """What made it fail is said to be over; whether that is true the next update says."""
+        """It goes on after a failure or suspension. If the cause is not removed, the next update fails again."""
         if self.archive is not None:
             try:
                 self.archive.hold()
-                self.adopt(self.archive)  # an update that has failed may be committed all the same
+                self.adopt(self.archive)  # A failed update may still have been committed.
             except ArchiveError as problem:
                 self.fail(problem.message)
                 return
@@ -149,19 +150,19 @@ class Keeper(Reader):
             self._write_due(self.channel.watermark)
 
     def close(self) -> None:
-        """Everything that was taken is in the files, and others may write them."""
+        """Writes all rows to the files, and lets others write these."""
         try:
             self.settle()
         finally:
             self.let_go()
 
     def let_go(self) -> None:
-        """Others may write the files."""
+        """Lets others write the files."""
         if self.archive is not None:
             self.archive.close()
 
     def settle(self) -> None:
-        """Everything that was taken is in the files, where they can be written; of a query its newest report too."""
+        """Writes all rows to the files, if possible; for a query, also its newest report."""
         watermark = self.channel.watermark
         if self.status != "RUNNING" or self.archive is None or watermark == INT64_MIN:
             return
@@ -173,11 +174,11 @@ class Keeper(Reader):
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> int:
-        """Never: nobody waits for what it does."""
+        """Never: it has no results."""
         return INT64_MAX
 
     def take(self, rows: Rows, watermark: int) -> None:
-        """Rows in order of time, all before the watermark."""
+        """Takes rows in order of time, all before the watermark."""
         if len(rows):
             self._hold(rows)
         if self.status == "RUNNING" and watermark != INT64_MIN:
@@ -197,7 +198,7 @@ class Keeper(Reader):
             self.held_count += len(rows)
 
     def _write_due(self, watermark: int) -> None:
-        if self.archive is None:  # only the books are kept
+        if self.archive is None:  # No rows are kept.
             self._held, self.held_count = [], 0
             return
         every, origin = self.layout.every_us, self.layout.origin_us
@@ -211,7 +212,7 @@ class Keeper(Reader):
             self._update(over, None, only_if=lambda archive: any(f.expires_min <= over for f in archive.manifest.files))
 
     def _write(self, rows: Rows, cut: int) -> None:
-        """One update with all rows up to a cut; of those that are held the others stay."""
+        """Writes all rows up to a cut in one update; later rows stay held."""
         stop = int(np.searchsorted(rows.times, cut, side="right"))
         if not self._update(cut, self.stored(rows.slice(0, stop))):
             return
@@ -236,7 +237,7 @@ class Keeper(Reader):
             self._held, self.held_count = ([rows] if len(rows) else []), len(rows)
 
     def stored(self, rows: Rows) -> pa.Table:
-        """Rows as the archive's files have them; a report that was due after the last instant is not among them."""
+        """Rows in the form of the archive's files; without reports after the last instant."""
         rows = rows.slice(0, int(np.searchsorted(rows.times, INSTANT_MAX, side="right")))
         expires = self.expirations(rows)
         own = pa.Table.from_batches([rows.batch]).select(list(self.definition.schema.names))
@@ -246,7 +247,7 @@ class Keeper(Reader):
         return own
 
     def expirations(self, rows: Rows) -> Ints:
-        """When each row expires: all live equally long."""
+        """When each row expires; all rows have the same lifetime."""
         lifetime = self.layout.lifetime_us
         expires: Ints = np.minimum(rows.times, INSTANT_NEVER - lifetime) + lifetime
         return expires
@@ -255,20 +256,20 @@ class Keeper(Reader):
 
     @property
     def held_from(self) -> int:
-        """From this instant on every row of the channel, as far as the watermark has come, is in the files or held."""
+        """All rows of the channel between this instant and the watermark are in the files or held."""
         gone = INT64_MIN if self._done == INT64_MIN else self._done - self.layout.lifetime_us + 1
         return max(self.covered_from, gone)
 
     def held(self, written_to: int | None) -> Rows:
-        """The rows that are not in files of which this is the last cut; of a query its newest report too.
+        """The rows that are not in files with this last cut; for a query, also its newest report.
 
-        An update that has failed may be committed all the same: what it brought is held, and in the files.
+        A failed update may still have been committed: then its rows are both held and in the files.
         """
         rows = concatenated([*self._held, self._newest()])
         return rows if written_to is None else rows.take(rows.times > written_to)
 
     def _newest(self) -> Rows:
-        """The report of a query that the watermark has just reached: whole, though not handed on in order yet."""
+        """The report of a query at the watermark itself, which is whole but not released to readers yet."""
         if not self.channel.of_query:
             return self.channel.empty_rows()
         rows = self.channel.recent()
@@ -276,12 +277,12 @@ class Keeper(Reader):
 
     @property
     def oldest(self) -> int | None:
-        """Rows that expire at or before this instant have expired; None before any time has passed."""
+        """Rows that expire up to this instant have expired; None before there is a watermark."""
         watermark = self.channel.watermark
         return None if watermark == INT64_MIN else watermark - 1
 
     def rows_between(self, start: int, end: int) -> Rows | None:
-        """All rows from `start` to before `end`, in order of time; None where some may be missing."""
+        """All rows from `start` to before `end`, in order of time; None if some may be missing."""
         if self.archive is None:
             return None
         return self.past(self.channel, self.archive.snapshot, self.held).rows_between(start, end)
@@ -293,7 +294,7 @@ class Keeper(Reader):
         held: Callable[[int | None], Rows],
         each: Callable[[pa.RecordBatch], None] | None = None,
     ) -> ArchivedPast:
-        """What it knows now, from these files and these rows; `channel` is its own, or that as it was pinned."""
+        """The past that is known now from these files and rows. `channel`: its channel, or a pinned copy."""
         counts = self.taken_rows, self.held_count
         names = self.definition.schema.names
         return ArchivedPast(channel, names, self.held_from, self.covered_from, *counts, snapshot, held, each)
@@ -341,7 +342,7 @@ class Keeper(Reader):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Before `adopt`. One that had failed tries again."""
+        """Called before `adopt`. A keeper that had failed tries again."""
         for name in _COUNTS:
             setattr(self, name, snapshot[name])
         self.covered_from, self._begun_at = snapshot["covered_from"], snapshot["begun_at"]
@@ -355,5 +356,5 @@ _COUNTS = ("taken_rows", "passed_over_rows", "lost_rows")
 
 
 def number_of(cut: int) -> int:
-    """The number of the update of a cut: positive, and greater for a later one."""
+    """The number of the update of a cut: positive, and greater for a later cut."""
     return cut - INSTANT_MIN + 1

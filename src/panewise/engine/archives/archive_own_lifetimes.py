@@ -1,15 +1,16 @@
-"""An archive of the answer of a query: its rows are there for as long as they are in the answer.
+"""An archive of the answer of a query: it has a row as long as the row is in the answer.
 
     CREATE ARCHIVE a FROM q WITH (path = '...', key = 'k', lifetime = 'own')
 
-Invariant: at the instant t to which the query has come, rows with `_inserted <= t < _expires`, in the files and held,
-are the answer of the query. Of a continuous query a row is inserted when it enters the answer and expires when it
-leaves it (`entering_rows`); an archive that comes later begins with what the answer is by then. The rows of a report
-are inserted at its `window_end` and expire when the next one is due; an archive that comes later begins with that.
+Invariant: at the watermark t of the query, the rows with `_inserted <= t < _expires`, in the files and held, are the
+answer of the query. For a continuous query, a row is inserted when it enters the answer and expires when it leaves it
+(`entering_rows.py`); an archive that is created later begins with the answer at that time. For a periodic query, the
+rows of a report are inserted at its `window_end` and expire when the next report is due; an archive that is created
+later begins with the next report.
 
-What has left the answer is gone, so it says nothing of the past. Which queries have such rows, and how long they live
-at most, says `plan/longest_life.py`; that bound, or `every` where it is longer, is the lifetime of the layout.
-Golab 2006, chapter 4.
+Rows that have left the answer are gone, so the archive knows no past. `plan/longest_life.py` says which queries may
+have such an archive, and how long their rows live at most. That bound, or `every` if it is longer, is the lifetime of
+the layout. Golab 2006, chapter 4.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class OwnLifetimesKeeper(Keeper):
-    """What the archives of both kinds of answers have in common: they know nothing of the past of their channel."""
+    """The base of both kinds of keepers, which do not know the past of their channel."""
 
     longest_us: int
 
@@ -51,7 +52,7 @@ class OwnLifetimesKeeper(Keeper):
 
     @property
     def held_from(self) -> int:
-        """There is no such instant: what has left the answer is gone."""
+        """No past is held: rows that have left the answer are gone."""
         return INT64_MAX
 
     def snapshot(self) -> dict[str, Any]:
@@ -59,20 +60,20 @@ class OwnLifetimesKeeper(Keeper):
 
 
 class ReportsKeeper(OwnLifetimesKeeper):
-    """Of a periodic query, whose reports its channel gives: each row lives as long as `longest_us`."""
+    """For a periodic query, whose reports are the rows of its channel: each row lives for `longest_us`."""
 
     def expirations(self, rows: Rows) -> Ints:
         return np.minimum(rows.times, INSTANT_NEVER - self.longest_us) + self.longest_us
 
     @property
     def oldest(self) -> int | None:
-        """At the watermark itself a report is there, and the one before it is not."""
+        """At the watermark itself, the report before it has expired."""
         oldest = super().oldest
         return None if oldest is None else oldest + 1
 
 
 class AnswerKeeper(OwnLifetimesKeeper):
-    """Of a continuous query: its channel gives the rows that enter the answer, as long as some keeper reads it."""
+    """For a continuous query: its channel has the rows that enter the answer, while a keeper reads it."""
 
     channel: EnteringRows
 
@@ -83,7 +84,7 @@ class AnswerKeeper(OwnLifetimesKeeper):
         self._query = query
 
     def attach(self) -> None:
-        """It takes the answer as it is now, and the rows that enter it from now on."""
+        """It takes the present answer, and the rows that enter it from now on."""
         self._query.show_entering(self.channel)
         self.channel.attach(self, self.channel.present())
 
@@ -93,7 +94,7 @@ class AnswerKeeper(OwnLifetimesKeeper):
             self._query.show_entering(None)
 
     def adopt(self, archive: Archive) -> None:
-        """Where rows were lost, or files, the answer is still known."""
+        """Even if rows or files were lost, the answer is known, and is held anew."""
         done, lost = self._done, self.covered_from == INT64_MAX
         super().adopt(archive)
         if lost or self._done < done:
@@ -101,11 +102,11 @@ class AnswerKeeper(OwnLifetimesKeeper):
             self._drop_done()
 
     def _tell_missing(self, archive: Archive, now: int | None) -> None:
-        """Nothing is missing."""
+        """There is no warning: no row of the answer is missing."""
 
     def expirations(self, rows: Rows) -> Ints:
         return np.minimum(integers(rows.batch.column(EXPIRES)), INSTANT_NEVER)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         super().restore(snapshot)
-        self.channel.watermark = snapshot["come_to"]
+        self.channel.go_on_from(snapshot["come_to"])

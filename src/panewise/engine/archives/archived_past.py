@@ -1,7 +1,7 @@
-"""What an archive knows of the rows of its channel: those in its files, and those that are not in them yet.
+"""The past rows of a channel that an archive knows: those in its files, and held rows, which are not in them yet.
 
-A stretch of time is answered whole or not at all. It is known where the archive has had every row from its first
-instant on, or where it has had every row there ever was and none of them has expired.
+A stretch of time is answered whole or not at all. It is known if the archive has taken every row from its first instant
+on, or if it has taken every row that ever came and none of them has expired.
 
     times      ...|......|..........|.....      |: covered_from, held_from and the last cut, in this order
                          [ in files )[held)
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArchivedPast:
-    """As of one instant. `channel`: whose rows they are, as far as it had come then; `names`: the archived columns.
+    """The past at one moment. `channel`: the archived channel, as it was then; `names`: the archived columns.
 
-    `held_from` and `covered_from` as of the archive's keeper; `taken_rows`: how many rows it has taken, `held_count`
-    how many of them are not in the files. `snapshot` gives a version of the files, and `held` the rows that are not in
-    those of which this is the last cut. `each` is called with every batch that is read from files.
+    `held_from` and `covered_from`: see `Keeper`. `taken_rows`: the number of rows that were taken, and `held_count` of
+    those that are not in the files. `snapshot`: gives a version of the files; `held`: gives the rows that are not in
+    files with this last cut. `each`: called with every batch that is read from files.
     """
 
     channel: Channel
@@ -49,17 +49,14 @@ class ArchivedPast:
     each: Callable[[pa.RecordBatch], None] | None = None
 
     def rows_between(self, start: int, end: int) -> Rows | None:
-        """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time; None where the
-        archive may lack some.
-
-        `end` is not past the watermark.
-        """
+        """All rows from `start` (INT64_MIN: all rows that ever came) to before `end`, in order of time; None if some
+        may be missing, or if `end` is after the watermark."""
         channel = self.channel
         if end > channel.watermark or start >= end:
             return None
         names = list(channel.schema.names)
         if set(names) != set(self.names):
-            return None  # the stream sheds rows, and what stands for them is not archived
+            return None  # The stream sheds rows, and the column with their excess is not archived.
         reaches = start >= self.held_from
         if not reaches and self.covered_from != INT64_MIN:
             return None
@@ -68,7 +65,7 @@ class ArchivedPast:
             with self.snapshot() as snapshot:
                 there = sum(file.rows for file in snapshot.manifest.files) + self.held_count
                 if not reaches and there < self.taken_rows:
-                    return None  # some have expired
+                    return None  # Some rows have expired.
                 written_to = snapshot.manifest.now_us
                 archived = snapshot.scan(
                     inserted=(None if since == INT64_MIN else since, until - 1), columns=names, each=self.each
@@ -84,5 +81,5 @@ class ArchivedPast:
         rows = concatenated([*parts, held]) if parts or len(held) else channel.empty_rows()
         order = np.argsort(rows.times, kind="stable")
         order = order[slice(*np.searchsorted(rows.times[order], (start, end)))]
-        # Each had a greater number when it came, and so has every row that is yet to come.
+        # Numbers from 0 on are at most those that the rows had on arrival, and less than those of rows to come.
         return Rows(rows.batch.take(pa.array(order)), rows.times[order], 0, ascends=True)

@@ -1,12 +1,12 @@
-"""The rows of a channel's past, from whoever has them: what it retains, or an archive.
+"""The past rows of a channel, from the rows that it retains or from an archive.
 
-An archive keeps rows in order of time and not of arrival. So the last n rows of a channel, or of each partition, are
-known from it only where no two of them have the same time, nor the first of them and the one before it.
+An archive keeps rows in order of time, not of arrival. So it knows the last n rows of a channel, or of each partition,
+only if no two of these rows, nor the first of them and the row before it, have equal times.
 
-    times      ..3..5..5..6..8        the last 2 rows are known; the last 3 are not, for it may be either of the two
+    times      ..3..5..5..6..8        the last 2 rows are known; the last 3 are not, as either row of time 5 may be one
 
-Cost: a scan of the times that are looked at; the last rows are looked for ever further back, in all at most about four
-times what is needed.
+Cost: a scan of the times that are searched. The search for the last rows goes back in growing steps, over at most about
+four times the time that is needed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from panewise.state.group_table import GroupTable
 from panewise.temporal import INSTANT_MIN, RowsWindow
 
 Mask = NDArray[np.bool_]
-STEP = 60_000_000  # how far back the last rows of a channel are looked for at first
+STEP = 60_000_000  # The search for the last rows of a channel goes back this far at first.
 
 
 @dataclass(frozen=True)
 class Known:
-    """All rows of a stretch of time, in order of time; `arrived`: those of equal times as they came."""
+    """All rows of a stretch of time, in order of time; `arrived`: rows with equal times are in order of arrival."""
 
     rows: Rows
     arrived: bool
 
 
 def known_rows(channel: Channel, start: int, end: int) -> Known | None:
-    """All rows from `start` (INT64_MIN: all there ever were) to before `end`, from whoever has them; None: nobody."""
+    """All rows from `start` (INT64_MIN: all rows that ever came) to before `end`; None if they are not known."""
     if not channel.rows_seen and not channel.of_query:
         return Known(channel.empty_rows(), arrived=True)
     if channel.retain_us and channel.retains(None if start == INT64_MIN else start):
@@ -49,7 +49,8 @@ def known_rows(channel: Channel, start: int, end: int) -> Known | None:
 
 
 def rows_back(channel: Channel, count: int, before: int, end: int) -> Known | None:
-    """So many rows before an instant, at least, and all from there to before `end`; fewer where there were no more."""
+    """At least the last `count` rows before an instant, or all if there were fewer, and all rows from there to before
+    `end`; None if they are not known."""
     for start in _further_back(channel, before):
         known = known_rows(channel, start, end)
         if known is not None and (start == INT64_MIN or np.searchsorted(known.rows.times, before) >= count):
@@ -58,7 +59,7 @@ def rows_back(channel: Channel, count: int, before: int, end: int) -> Known | No
 
 
 def _further_back(channel: Channel, before: int) -> Iterator[int]:
-    """Instants at which to begin to look: ever further back, as far as the channel is known, and all of it."""
+    """Instants at which a search may begin: further and further back, then as far as the past is known, then all."""
     reach = min([*(past.held_from for past in channel.past), channel.retained_from if channel.retain_us else before])
     step = STEP
     while before - step > max(reach, INSTANT_MIN):
@@ -71,7 +72,7 @@ def _further_back(channel: Channel, before: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Numbered:
-    """Rows by partition, each with its number in it, from 1 on; by partition, its key and how many rows it has."""
+    """The partition of each row and its number there, from 1 on; the key and the number of rows of each partition."""
 
     owners: Ints
     numbers: Ints
@@ -79,8 +80,8 @@ class Numbered:
     totals: Ints
 
     def tied(self, times: Ints, kept: Mask, for_good: bool = True) -> bool:
-        """Whether which rows are kept depends on the order of two in a partition that have the same time; `for_good`:
-        or which of those that are kept will go first."""
+        """Whether the order of two rows of a partition with equal times decides which rows are kept; `for_good`: or
+        which of the kept rows will leave first."""
         order = np.argsort(self.owners, kind="stable")
         owners, times, kept = self.owners[order], times[order], kept[order]
         same = (owners[1:] == owners[:-1]) & (times[1:] == times[:-1])
@@ -88,7 +89,7 @@ class Numbered:
 
 
 def numbered_rows(rows: Rows, channel: Channel, window: RowsWindow, before: int = 0) -> Numbered:
-    """`before`: how many rows, without PARTITION BY, have come before these."""
+    """The numbers of rows. `before`: without PARTITION BY, the number of rows before these."""
     if not window.partition_by:
         numbers = np.arange(before + 1, before + len(rows) + 1)
         return Numbered(np.zeros(len(rows), np.int64), numbers, [], np.array([before + len(rows)]))
@@ -102,8 +103,8 @@ def numbered_rows(rows: Rows, channel: Channel, window: RowsWindow, before: int 
 
 
 def last_rows(window: RowsWindow, channel: Channel, due: int, end: int) -> Rows | None:
-    """The rows that a window of rows holds just before `due`, or will hold by its OFFSET, and all that follow to before
-    `end`; None where they are not known, or not their order."""
+    """The rows that a window of rows shows just before `due`, or will show because of its OFFSET, and all that follow
+    to before `end`; None if the rows or their order are not known."""
     known = _candidates(window, channel, due, end)
     if known is None:
         return None
@@ -117,7 +118,7 @@ def last_rows(window: RowsWindow, channel: Channel, due: int, end: int) -> Rows 
 
 
 def shown_rows(window: RowsWindow, channel: Channel, until: int) -> Known | None:
-    """The rows that a window of rows shows just before an instant; None where it is not known which they are."""
+    """The rows that a window of rows shows just before an instant; None if it is not known which they are."""
     known = _candidates(window, channel, until, until)
     if known is None:
         return None
@@ -131,6 +132,6 @@ def shown_rows(window: RowsWindow, channel: Channel, until: int) -> Known | None
 
 def _candidates(window: RowsWindow, channel: Channel, due: int, end: int) -> Known | None:
     if window.partition_by:
-        return known_rows(channel, INT64_MIN, end)  # a partition may have had its last row at any time
-    # One more, which may be as old as the first of them.
+        return known_rows(channel, INT64_MIN, end)  # The last row of a partition may be of any time.
+    # One more row, whose time may equal that of the first.
     return rows_back(channel, window.rows + window.offset + 1, due, end)

@@ -1,8 +1,8 @@
-"""The books of an engine: what is defined, what runs for it, and what is written down of it.
+"""The books of an engine: what is defined, what runs for it, and the log.
 
-Who works on the state of an engine has its books: statements, one-time queries, snapshots, the replay of a log, runs.
-They are kept inside turns; only names are looked up outside. Invariant: what the catalog defines is hosted here, under
-the same name in lower case, but for what a statement is in the middle of changing.
+Whatever works on the state of an engine gets its books: statements, one-time queries, snapshots, replays, runs. They
+change inside turns only; outside, names are looked up. Invariant: everything that the catalog defines runs here under
+the same name in lower case, except while a statement changes it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from panewise.engine.durability.durability import Durability
 from panewise.engine.hosting.query_registry import QueryRegistry
 from panewise.engine.ingest.stream import Stream
 from panewise.engine.tables.table import Table
-from panewise.errors import DurabilityError
+from panewise.errors import CatalogError, DurabilityError
 from panewise.state.forked import let_go_in_children
 
 
 class Books:
-    """Of one engine. `log`: what it writes down before it happens, where it has a folder."""
+    """The books of one engine. `log`: None if it has no folder."""
 
     def __init__(self, turns: Turns, sharing: str, unread_bytes: int | None) -> None:
         self.turns = turns
@@ -38,8 +38,8 @@ class Books:
         self.archives = Archives(self.catalog, self.hosting, self.channel)
         self.user_aggregates: dict[str, AggregateFunction] = {}  # by upper-case name
         self.log: Durability | None = None
-        self.closed = False  # an engine without a folder; one with a folder has that in its log
-        self.replaying = False  # while a log is read: what it says has happened once
+        self._closed = False  # only without a log, which knows it itself
+        self._replaying = False
 
     # -- by name ---------------------------------------------------------------------------------------------------
 
@@ -54,8 +54,8 @@ class Books:
         definition = self.catalog.get(name, "query")
         return self.hosting.queries[definition.name.lower()]
 
-    def asked(self, name: str) -> HostedQuery:
-        """A query whose results or answer somebody wants; NotHeldError where nothing runs."""
+    def query_to_read(self, name: str) -> HostedQuery:
+        """A query for a caller of its results or its answer; NotHeldError if the folder is suspended."""
         hosted = self.query(name)
         if self.log is not None:
             self.log.check_runs(hosted)
@@ -66,11 +66,11 @@ class Books:
         if key in self.streams:
             return self.streams[key]
         query = self.hosting.queries[key]
-        query.stand_apart()  # somebody wants its results as they come
+        query.detach_from_ledger()  # its results are wanted as they come
         return query
 
     def find_channel(self, name: str) -> Channel | None:
-        """The stream or query of that name as it is, if it is still there."""
+        """The stream or query of a name, unchanged; None if there is none."""
         stream = self.streams.get(name.lower())
         return stream if stream is not None else self.hosting.queries.get(name.lower())
 
@@ -79,17 +79,25 @@ class Books:
         return registry.find(name) or self.user_aggregates.get(name.upper())
 
     def aggregate_names(self) -> list[str]:
-        """The names of all of them, for "did you mean"."""
+        """The names of all aggregates, for "did you mean"."""
         return [*registry.names(), *self.user_aggregates]
+
+    def register_aggregate(self, name: str, make: Callable[[str], AggregateFunction]) -> None:
+        """Adds an aggregate of the user; `make` compiles it under its name in upper case."""
+        if not isinstance(name, str):
+            raise CatalogError(f"the name of an aggregate is a text, not a {type(name).__name__}")
+        if registry.find(name) is not None or name.upper() in self.user_aggregates:
+            raise CatalogError(f"there is already an aggregate '{name.upper()}'")
+        self.user_aggregates[name.upper()] = make(name.upper())
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def waits(self) -> bool:
-        """Whether rows have been pushed and not been processed."""
+    def has_pending(self) -> bool:
+        """Whether there are pending rows."""
         return any(stream.waiting for stream in self.streams.values())
 
     def flush(self) -> bool:
-        """Processes everything that waits; returns whether anything did."""
+        """Processes all pending rows and postponed reports; returns whether there were any."""
         moved = False
         for stream in self.streams.values():
             if stream.waiting or stream.postponed:
@@ -100,40 +108,57 @@ class Books:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def attach(self, log: Durability) -> None:
-        """Everything is written down from now on."""
+        """Every change is logged from now on."""
         self.log = log
         self.turns.remedy = log.remedy
         for stream in self.streams.values():
             stream.journal = log
         let_go_in_children(self)
 
+    def detach(self) -> Durability | None:
+        """Nothing is logged until the log that this returns is attached again."""
+        log, self.log = self.log, None
+        return log
+
+    @property
+    def replaying(self) -> bool:
+        """Whether a log is being replayed."""
+        return self._replaying
+
+    def begin_replay(self) -> None:
+        """Records of a log are repeated from now on."""
+        self._replaying = True
+
     def end_replay(self) -> None:
-        """The log has been read, and what it says has happened again; remarks were made when it happened first."""
+        """The log has been replayed. Remarks are dropped: they were made when the records were written."""
         self.flush()
         for stream in self.streams.values():
-            stream.late_remarks.forget(stream.late_count)
-            stream.bad_remarks.forget(stream.bad_count)
+            stream.late.remarks.forget(stream.late.count)
+            stream.bad.remarks.forget(stream.bad.count)
         self.hosting.remarks.clear()
-        self.replaying = False
+        self._replaying = False
 
     def changed(self, snapshot: Callable[[], bytes]) -> None:
-        """A change is complete, and is in the log; where it is time for it, a snapshot takes the place of that."""
+        """A change is complete, and logged. Writes a snapshot, which replaces the log, if one is due."""
         if self.log is not None:
-            told, self.hosting.took_history = self.hosting.took_history, False
-            self.log.changed(told, snapshot)
+            self.log.changed(self.hosting.history.was_used(), snapshot)
+
+    def close(self) -> None:
+        """An engine without a folder takes no rows from now on; one with a folder is closed by its log."""
+        self._closed = self.log is None
 
     def check_open(self) -> None:
-        """Refuses rows for an engine without a folder that has been closed; its answers can still be read."""
-        if self.closed:
+        """Refuses rows for a closed engine without a folder; its answers can still be read."""
+        if self._closed:
             raise DurabilityError("the engine has been closed, and takes no rows any more", hint="make a new one")
 
     def check_state(self) -> None:
-        """Refuses where nothing runs, and only definitions are known."""
+        """Refuses what a suspended folder cannot do, where only definitions are known."""
         if self.log is not None:
             self.log.check_state()
 
     def forked(self) -> None:
-        """This is a child process of the one that opened the folder: every call is refused from now on."""
+        """In a child process of the one that opened the folder: refuses every call from now on."""
         assert self.log is not None
         self.log.forked()
         self.turns.refused = self.log.refusal_in_child()

@@ -1,4 +1,4 @@
-"""Definitions from CREATE statements, and as statements again: what a snapshot keeps of the catalog."""
+"""Makes definitions from CREATE statements, and statements from definitions: so a snapshot holds the catalog."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ FindAggregate = Callable[[str], AggregateFunction | None]
 
 
 def definition_of(
-    statement: Created, find_aggregate: FindAggregate, taken_before: bool = False
+    statement: Created, find_aggregate: FindAggregate, accepted_before: bool = False
 ) -> tuple[Definition, Emit | None]:
-    """What a bound CREATE statement defines, and the plan where that is a query; PlanError where no operator fits.
+    """What a bound CREATE statement defines, and the plan if that is a query; PlanError if no operator fits.
 
-    `taken_before`: perhaps by a panewise that ignored a mode without meaning.
+    `accepted_before`: the statement was accepted, perhaps by a version that ignored a mode without meaning.
     """
     match statement:
         case s.CreateStream():
@@ -48,19 +48,19 @@ def definition_of(
             of_archive = statement.name, statement.source, statement.schema, statement.timestamp, statement.options
             return ArchiveDefinition(*of_archive), None
     plan = build(statement.query, find_aggregate)
-    check_query(plan, statement.options, taken_before)
+    check_query(plan, statement.options, accepted_before)
     inputs = tuple(dict.fromkeys(node.name for node in plan.walk() if isinstance(node, Scan)))
     definition = QueryDefinition(statement.name, plan.schema, plan.timestamp, statement.text, inputs, statement.options)
     return definition, plan
 
 
 def shown_statement_of(definition: Definition) -> str:
-    """The statement for people: without passwords, and without the credentials in URIs."""
+    """The statement that creates a definition, without passwords and without the credentials in URIs."""
     return statement_of(replace(definition, options=tuple((k, masked_option(k, v)) for k, v in definition.options)))
 
 
 def statement_of(definition: Definition) -> str:
-    """A statement that creates the definition."""
+    """The statement that creates a definition."""
     name = name_to_sql(definition.name)
     match definition:
         case QueryDefinition():
@@ -87,7 +87,7 @@ def _column(column: Column) -> str:
 
 
 def alteration_of(name: str, options: Options, kind: str = "stream") -> str:
-    """A statement that sets options of a stream, or of an archive."""
+    """The statement that sets options of a stream or an archive."""
     return f"ALTER {kind.upper()} {name_to_sql(name)} SET ({_listed(options)})"
 
 

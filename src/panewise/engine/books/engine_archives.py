@@ -1,7 +1,7 @@
-"""The archives of an engine: made, altered, dropped, asked, and brought through snapshots.
+"""The archives of an engine: created, altered, dropped, and restored from snapshots.
 
-A statement that makes or alters one touches the disk at once, and is refused where the disk refuses it. When an engine
-comes back from a snapshot or a log, what the disk refuses makes the archive FAILED, and everything else goes on.
+A statement that creates or alters an archive accesses the disk at once, and is refused if that fails. During recovery
+from a snapshot or a log, an archive that the disk refuses is FAILED, and everything else goes on.
 """
 
 from __future__ import annotations
@@ -32,15 +32,19 @@ if TYPE_CHECKING:
 
 
 class Archives:
-    """By lower-case name. `only_books`: nothing on any disk is touched; `lenient`: what fails is told, not raised."""
+    """The archives by lower-case name.
+
+    `only_books`: they have definitions and no files. `lenient`: an archive that the disk refuses is FAILED, and nothing
+    is raised.
+    """
 
     def __init__(self, catalog: Catalog, hosting: QueryRegistry, channel_of: Callable[[str], Channel]) -> None:
         self._catalog = catalog
         self._hosting = hosting
         self._channel_of = channel_of
         self.keepers: dict[str, Keeper] = {}
-        self.only_books = False
-        self.lenient = False
+        self._only_books = False
+        self._lenient = False
 
     def __getitem__(self, name: str) -> Keeper:
         return self.keepers[name.lower()]
@@ -48,15 +52,15 @@ class Archives:
     def find(self, name: str) -> Keeper | None:
         return self.keepers.get(name.lower())
 
-    def of_past(self, channel: Channel) -> list[Keeper]:
-        """Those that know the past of a channel, in the order in which they came."""
+    def knowing_past_of(self, channel: Channel) -> list[Keeper]:
+        """The archives that know the past of a channel, in the order of their creation."""
         return [keeper for keeper in self.keepers.values() if keeper in channel.past]
 
     # -- statements --------------------------------------------------------------------------------------------------
 
     def create(self, definition: ArchiveDefinition, cut: int | None = UNKNOWN) -> None:
-        """`cut`: how far the archive in its folder has come; None where there is none, or nothing in it."""
-        self._check_apart(definition)
+        """Creates an archive. `cut`: how far the one in its folder has come; None if that is new or empty."""
+        self._check_folder(definition)
         keeper = self._new_keeper(definition)
         try:
             self._begin(keeper, cut)
@@ -66,7 +70,7 @@ class Archives:
         self.keepers[definition.name.lower()] = keeper
 
     def _begin(self, keeper: Keeper, cut: int | None) -> None:
-        if not self.only_books:
+        if not self._only_books:
             known = last_cut(keeper.definition.path) if cut == UNKNOWN else cut
             self._open(keeper)
             keeper.begin(known)
@@ -84,27 +88,27 @@ class Archives:
         for name in definition.key:
             if name not in definition.schema.names:
                 raise PlanError(
-                    f"'{name}' is no column of the answer of '{definition.source}', and cannot be in the key"
+                    f"'{name}' is not a column of the answer of '{definition.source}', and cannot be in the key"
                 )
         self._catalog.change(definition.name, schema=definition.schema)
         entering = query.entering
         if entering is None:
             consumer = self._hosting.consumers[query.name]
-            entering = EnteringRows(query.name, query.plan, consumer.relation, consumer.come_to)
+            entering = EnteringRows(query.name, query.plan, consumer.relation, consumer.watermark)
         return AnswerKeeper(definition, query, entering, layout, longest)
 
     def drop(self, name: str) -> None:
-        """The files stay."""
+        """Drops an archive. Its files stay."""
         keeper = self.keepers.pop(name.lower())
         keeper.detach()
         keeper.close()
 
     def alter(self, definition: ArchiveDefinition) -> Migration | None:
-        """Another layout, or another try where it has failed; the migration is to be done outside the turn."""
+        """Gives an archive new options, and tries again if it has failed. Returns what is left to do outside turns."""
         keeper = self[definition.name]
         before, keeper.definition = keeper.definition, definition
         try:
-            return None if self.only_books else self._alter(keeper)
+            return None if self._only_books else self._alter(keeper)
         except BaseException:
             keeper.definition = before
             raise
@@ -117,26 +121,27 @@ class Archives:
         layout = self._altered(keeper, keeper.archive)
         if keeper.status == "FAILED":
             keeper.resume()
-        if keeper.status == "FAILED" and not self.lenient:
-            raise ArchiveError(keeper.reason, hint="what is taken is held in memory; ALTER ARCHIVE tries again")
+        if keeper.status == "FAILED" and not self._lenient:
+            raise ArchiveError(keeper.reason, hint="new rows are held in memory; ALTER ARCHIVE tries again")
         return Migration(self, keeper, layout)
 
     def _altered(self, keeper: Keeper, archive: Archive) -> Layout:
+        """The layout that the options ask for: the cheapest for the reads so far if they say 'by cost'."""
         from panewise.archive.cost import STYLES, cheapest, workload_of
 
         options = keeper.definition.options
-        told = layout_of(options, keeper.longest_us)
+        layout = layout_of(options, keeper.longest_us)
         if parse_layout(str(dict(options).get("layout", DEFAULT_LAYOUT))) != "by cost":
-            return told
+            return layout
         before = archive.layout
-        styles: tuple[Style, ...] = STYLES if "update" not in dict(options) else (told.style,)
+        styles: tuple[Style, ...] = STYLES if "update" not in dict(options) else (layout.style,)
         return cheapest(workload_of(archive), before.every_us, before.lifetime_us, styles=styles)
 
-    def _check_apart(self, definition: ArchiveDefinition) -> None:
-        """CatalogError where its folder is that of another archive of this engine, or lies inside or above it."""
-        own = _place(definition.path)
+    def _check_folder(self, definition: ArchiveDefinition) -> None:
+        """CatalogError if the folder is that of another archive of this engine, or lies inside or above it."""
+        own = _folder_of(definition.path)
         for other in self.keepers.values():
-            place = _place(other.definition.path)
+            place = _folder_of(other.definition.path)
             if place == own:
                 raise CatalogError(
                     f"the archive '{other.definition.name}' is in '{definition.path}' already",
@@ -151,39 +156,63 @@ class Archives:
                 )
 
     def _open(self, keeper: Keeper) -> None:
-        """With the right to write: a second writer learns here that it is one, before it has taken any row."""
+        """Opens the files for writing. A second writer is refused here, before it has taken any row."""
         try:
             archive = opened(keeper.definition, keeper.layout)
             try:
                 archive.hold()
             finally:
-                keeper.adopt(archive)  # it can be read, whoever writes it
+                keeper.adopt(archive)  # it can be read, even if somebody else writes it
         except ArchiveError as problem:
-            if not self.lenient:
+            if not self._lenient:
                 raise
             keeper.fail(problem.message)
 
-    # -- coming and going ----------------------------------------------------------------------------------------------
+    # -- recovery ----------------------------------------------------------------------------------------------------
+
+    @property
+    def only_books(self) -> bool:
+        return self._only_books
+
+    @property
+    def lenient(self) -> bool:
+        return self._lenient
+
+    def keep_only_books(self) -> None:
+        """No file is read or written from now on."""
+        self._only_books = True
 
     @contextmanager
-    def coming_back(self) -> Iterator[None]:
-        """While an engine becomes again what it was: the disk may refuse what it did not refuse then."""
-        self.lenient, before = True, self.lenient
+    def keeping_only_books(self) -> Iterator[None]:
+        """No file is read or written until the end of the block."""
+        self._only_books, outer = True, self._only_books
         try:
             yield
         finally:
-            self.lenient = before
+            self._only_books = outer
+
+    @contextmanager
+    def recovering(self) -> Iterator[None]:
+        """The archives are lenient until the end of the block: the disk may refuse what it accepted before."""
+        self._lenient, outer = True, self._lenient
+        try:
+            yield
+        finally:
+            self._lenient = outer
+
+    # -- files and state -----------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
+        """Writes all rows into files, as far as these can be written."""
         for keeper in self.keepers.values():
             keeper.settle()
 
     def close(self, logged: bool) -> None:
-        """`logged`: rows that are in no file come back from the log of the engine."""
+        """Closes all archives. Warns of rows that are in no file, unless they are `logged` and come back from there."""
         for keeper in self.keepers.values():
             keeper.close()
             waiting = keeper.held_count
-            if waiting and not self.only_books and not logged:
+            if waiting and not self._only_books and not logged:
                 reason = keeper.reason or "they are reports that were due after the year 9999"
                 warnings.warn(
                     f"{waiting} rows of archive '{keeper.definition.name}' are not in its files: {reason}",
@@ -191,8 +220,8 @@ class Archives:
                     stacklevel=3,
                 )
 
-    def let_go(self) -> None:
-        """Nothing more is written, and others may write the files."""
+    def release(self) -> None:
+        """Releases the files, so that others may write them."""
         for keeper in self.keepers.values():
             keeper.let_go()
 
@@ -200,7 +229,7 @@ class Archives:
         return {name: keeper.snapshot() for name, keeper in self.keepers.items()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """After the streams and queries; the archives were made anew, without files."""
+        """Restores archives that were created again without files, after streams and queries have been restored."""
         for name, state in snapshot.items():
             keeper = self.keepers[name]
             keeper.restore(state)
@@ -211,7 +240,7 @@ class Archives:
 
 
 class Migration:
-    """A layout that an archive is to have: `finished` is called outside all turns, while the engine goes on."""
+    """Brings an archive to a new layout. `finish` is called outside all turns, while the engine goes on."""
 
     def __init__(self, archives: Archives, keeper: Keeper, layout: Layout) -> None:
         self._archives = archives
@@ -219,7 +248,7 @@ class Migration:
         self._layout = layout
         self._lenient = archives.lenient
 
-    def finished(self) -> None:
+    def finish(self) -> None:
         archive = self._keeper.archive
         assert archive is not None
         try:
@@ -232,14 +261,14 @@ class Migration:
             self._keeper.fail(problem.message)
 
     def give_up(self) -> None:
-        """Something was raised after the statement had been taken: what it says is done all the same."""
-        self.finished()
+        """Runs the migration although something was raised: the statement has been accepted."""
+        self.finish()
 
 
 def layout_of(options: Options, longest_us: int | None = None) -> Layout:
-    """What the options of CREATE ARCHIVE say; by cost there is nothing to go by yet, and it begins as the default.
+    """The layout that the options of CREATE ARCHIVE say; the default for 'by cost', because nothing is measured yet.
 
-    `longest_us`: how long rows live at most that have lifetimes of their own.
+    `longest_us`: the longest lifetime, if rows have lifetimes of their own.
     """
     from panewise.archive.layout import Layout
 
@@ -249,14 +278,14 @@ def layout_of(options: Options, longest_us: int | None = None) -> Layout:
     text = parse_layout(str(given.get("layout", DEFAULT_LAYOUT)))
     if text == "by cost":
         text = parse_layout(DEFAULT_LAYOUT)
-    assert text is not None and not isinstance(text, str), "the binder has looked at it"
+    assert text is not None and not isinstance(text, str), "checked by the binder"
     style: Style = "no_rebuild" if given.get("update") == "no_rebuild" else "rebuild"
     parts = text.insertion_parts, text.expiration_parts
     return Layout(*parts, every, lifetime, text.order, style)
 
 
 def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
-    """The archive in the folder, made where there is none; ArchiveError where it is one of other rows."""
+    """Opens the archive in the folder, or creates one; ArchiveError if the one there has other columns."""
     from panewise.archive.archive import Archive
     from panewise.archive.manifest import Manifests
     from panewise.archive.storage import storage_at
@@ -277,7 +306,7 @@ def opened(definition: ArchiveDefinition, layout: Layout) -> Archive:
 
 
 def last_cut(path: str) -> int | None:
-    """How far the archive in a folder has come; None where there is none, or nothing in it."""
+    """How far the archive in a folder has come; None if there is none, or if it is empty."""
     from panewise.archive.manifest import Manifests
     from panewise.archive.storage import storage_at
 
@@ -287,7 +316,7 @@ def last_cut(path: str) -> int | None:
 
 
 def check_place(definition: ArchiveDefinition) -> None:
-    """ArchiveError where the folder has no archive and may not become one; nothing is written."""
+    """ArchiveError if the folder has no archive and may not become one. Nothing is written."""
     from panewise.archive.manifest import Manifests
     from panewise.archive.place import check_new_place
     from panewise.archive.storage import storage_at
@@ -297,7 +326,7 @@ def check_place(definition: ArchiveDefinition) -> None:
         check_new_place(storage)
 
 
-def _place(path: str) -> str:
+def _folder_of(path: str) -> str:
     local = path.removeprefix("file://")
-    # Links that lead nowhere are refused when the folder is opened.
+    # Broken links are refused when the folder is opened.
     return path.rstrip("/") if "://" in local else os.path.realpath(local)

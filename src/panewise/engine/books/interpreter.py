@@ -1,7 +1,7 @@
-"""The one interpreter of statements that define: CREATE, DROP, ALTER, SUSPEND and RESUME mean the same on every host.
+"""Interprets the statements that define, for all hosts: CREATE, DROP, ALTER, SUSPEND and RESUME.
 
-It changes the catalog and tells the host, a `Definer`, what was made, dropped or altered. A host that refuses raises;
-whoever called takes the catalog back then, so that a statement is all or nothing.
+It changes the catalog, and tells the host, a `Definer`, what was made, dropped or altered. If the host raises, the
+caller restores the catalog, so that a statement is all or nothing.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Defining = Created | s.Drop | s.SuspendQuery | s.ResumeQuery | s.AlterStream | s
 
 
 class Definer(ABC):
-    """A host, as the interpreter sees it. The catalog has changed already when it is told."""
+    """A host, as the interpreter sees it. Each method is called after the catalog has changed."""
 
     @abstractmethod
     def made(self, definition: Definition, plan: Emit | None, statement: Created) -> None:
-        """There is something new; `plan`: of a query."""
+        """A definition is new. `plan`: its plan, if it is a query."""
 
     @abstractmethod
     def dropped(self, definition: Definition) -> None:
-        """Something is gone, which nobody reads."""
+        """A definition is gone. Nothing reads it."""
 
     @abstractmethod
     def set_suspended(self, query: str, suspended: bool) -> None:
-        """A query, by its name in any case, rests or goes on."""
+        """A query is suspended or resumed. Its name may be in any case."""
 
     @abstractmethod
     def altered(self, definition: Definition, options: Options) -> Any:
-        """A stream or an archive has other options, of which these were given. What is to be done about it later."""
+        """A stream or an archive was altered; `options`: those of the statement. Returns work that is left, or None."""
 
 
 def interpret(
@@ -42,11 +42,14 @@ def interpret(
     catalog: Catalog,
     find_aggregate: FindAggregate,
     host: Definer,
-    taken_before: bool = False,
+    accepted_before: bool = False,
     made: tuple[Definition, Emit | None] | None = None,
 ) -> Any:
-    """Runs a bound statement. `taken_before`: it was accepted once, perhaps by a panewise that refused less. `made`:
-    what a CREATE statement defines, and the plan, where somebody in this process has found that out already."""
+    """Runs a bound statement, and returns what is left to do, or None.
+
+    `accepted_before`: it was accepted, perhaps by a version that refused less. `made`: what a CREATE statement defines,
+    and the plan, if that is known already.
+    """
     match statement:
         case s.Drop():
             if statement.if_exists and catalog.find(statement.name) is None:
@@ -66,7 +69,7 @@ def interpret(
                 return None
             if isinstance(statement, s.CreateSink):
                 catalog.get(statement.source, "query")
-            definition, plan = made or definition_of(statement, find_aggregate, taken_before)
+            definition, plan = made or definition_of(statement, find_aggregate, accepted_before)
             catalog.add(definition)
             host.made(definition, plan, statement)
     return None

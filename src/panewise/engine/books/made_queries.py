@@ -1,11 +1,11 @@
-"""Queries as one process has bound, built and planned them, for all in it who run the same statements.
+"""Queries that this process has bound and planned, for others in it that run the same statements.
 
-A Spark pipeline's driver runs a statement twice: its books check it, and its program says where it runs. A restart does
-so again for what a checkpoint has. Whoever is first notes what came of it, and the others take that. Binding costs a
-millisecond or two a statement.
+The driver of a Spark pipeline runs a statement twice: its books check it, and its program says where it runs. A restart
+does both again for the statements of a checkpoint. The first one notes the result, and the others use it. Binding takes
+a millisecond or two per statement.
 
-What was bound holds for as long as everything below the query is defined as it was: `find` looks at that, down to the
-streams and tables. Options of these are no matter to who binds.
+A bound statement stays valid as long as everything that the query reads is defined as before, directly or through other
+queries; `find` checks that. Options of streams do not matter, because binding does not look at them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from panewise.plan.physical_plan import PhysicalQuery
 
 @dataclass(frozen=True)
 class MadeQuery:
-    """A statement, what it defines, its plan, and its node as planned with `sharing`. `below`: what it was bound to."""
+    """A statement, what it defines, its plan, and its node as planned with `sharing`.
+
+    `below`: the definitions of everything that it reads.
+    """
 
     statement: s.CreateQuery
     definition: QueryDefinition
@@ -35,11 +38,11 @@ class MadeQuery:
 
 
 class MadeQueries:
-    """One for each name at most: the last one that was made."""
+    """The last query that was made under each name."""
 
     def __init__(self) -> None:
         self._made: dict[str, MadeQuery] = {}  # by lower-case name
-        self._names: dict[str, str] = {}  # by text of the statement, as it was written or in its canonical form
+        self._names: dict[str, str] = {}  # by the statement's text, as written and in its canonical form
 
     def note(
         self,
@@ -50,25 +53,25 @@ class MadeQueries:
         sharing: str,
         catalog: Catalog,
     ) -> None:
-        """A query was made, of what the catalog has."""
+        """A query was made over the definitions of the catalog."""
         made = MadeQuery(statement, definition, plan, node, sharing, _below(definition, catalog))
         self._forget(made.name)
         self._made[made.name] = made
         self._names[statement.text] = made.name
 
     def note_text(self, text: str, statement: s.Statement) -> None:
-        """A statement that was made a query was written like this."""
+        """`text` is how the statement of a query was written."""
         if isinstance(statement, s.CreateQuery) and self._names.get(statement.text) is not None:
             self._names[text] = self._names[statement.text]
 
     def take(self, other: MadeQueries) -> None:
-        """Queries that only the other one knows are known here too."""
+        """Adds the queries that only `other` knows."""
         for name in other._made.keys() - self._made.keys():
             self._made[name] = other._made[name]
         self._names = other._names | self._names
 
     def forget(self, definition: QueryDefinition) -> None:
-        """A query was dropped. One that was made later, under the same name, stays."""
+        """A query was dropped. A later query of the same name stays."""
         made = self._made.get(definition.name.lower())
         if made is not None and made.definition == definition:
             self._forget(made.name)
@@ -78,20 +81,20 @@ class MadeQueries:
             self._names = {text: other for text, other in self._names.items() if other != name}
 
     def find(self, text: str, catalog: Catalog) -> MadeQuery | None:
-        """What came of a statement, where it may be run and means what it meant then."""
+        """The query of a statement, if its name is free and the statement means the same as then; else None."""
         made = self._made.get(self._names.get(text, ""))
         if made is None or catalog.find(made.name) is not None:
             return None
         return made if all(_same(catalog.find(known.name), known) for known in made.below) else None
 
     def node_of(self, plan: Emit, definition: QueryDefinition, sharing: str) -> PhysicalQuery | None:
-        """The node of a plan that `find` has given."""
+        """The node of a plan that came from `find`; None if it was planned with another `sharing`."""
         made = self._made.get(definition.name.lower())
         return made.node if made is not None and made.plan is plan and made.sharing == sharing else None
 
 
 def _below(definition: QueryDefinition, catalog: Catalog) -> tuple[Definition, ...]:
-    """All that a query reads, and what that reads."""
+    """Everything that a query reads, directly or through other queries."""
     found: dict[str, Definition] = {}
     names = list(definition.inputs)
     while names:
@@ -105,5 +108,5 @@ def _below(definition: QueryDefinition, catalog: Catalog) -> tuple[Definition, .
 
 def _same(now: Definition | None, then: Definition) -> bool:
     if isinstance(then, TableDefinition):
-        return now == then  # whether a stream changes it stands among its options
+        return now == then  # its options say which stream changes it
     return now is not None and replace(now, options=()) == replace(then, options=())

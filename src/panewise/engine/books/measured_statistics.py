@@ -1,7 +1,7 @@
-"""What the planner is told of the streams and tables that a plan reads: their statistics as they are now.
+"""What the planner is told of the streams and tables that a plan reads: their rates and sizes now.
 
-Rates are rows by event time since the stream began. Few rows say little, and so does a table without any: what has no
-more is assumed (`optimize/rewrites/statistics.py`). Cost: O(inputs of the plan).
+A rate is rows per second of event time since the stream began. Streams with few rows and tables without rows are left
+out; the planner assumes figures for them (`optimize/rewrites/statistics.py`). Cost: O(inputs of the plan).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MEASURED_FROM = 1_000  # rows
 
 
 def measured(plan: Emit, books: Books) -> Statistics:
-    """Of what a plan reads by name, queries in parentheses included."""
+    """The statistics of all that a plan reads by name, in queries in parentheses too."""
     rates: dict[str, float] = {}
     table_rows: dict[str, float] = {}
     for node in plan.walk():
@@ -29,7 +29,7 @@ def measured(plan: Emit, books: Books) -> Statistics:
 
 
 def _rate(books: Books, name: str) -> float | None:
-    """Rows a second of event time; None where too few have come to say."""
+    """Rows per second of event time; None while there are too few to tell."""
     stream = books.streams[name.lower()]
     oldest, newest = stream.oldest, stream.newest
     if stream.rows_seen < MEASURED_FROM or oldest is None or newest is None or newest <= oldest:

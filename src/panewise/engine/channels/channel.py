@@ -1,8 +1,8 @@
-"""Channels: what queries read. A stream is one, and so is every query that another one reads.
+"""Channels: what queries read. A stream is a channel, and so is every query.
 
-A channel hands batches of rows and its watermark to its readers (`readers.py`). Those that fold rows in any order get
-them as they come; those that need event-time order share one reorder buffer, from which rows leave when the watermark
-has passed them.
+A channel hands batches of rows and its watermark to its readers (`readers.py`). Readers that fold rows in any order get
+them as they come. Readers that need event-time order share one reorder buffer, which rows leave when the watermark has
+passed them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from panewise.operators.reorder import ReorderBuffer
 from panewise.operators.row_batch import Rows, concatenated
 from panewise.schema import Schema
 
-SMALL_ROWS = 1024  # retained pieces of fewer rows are put together
-SMALL_PIECES = 64  # so many at a time, or a few more
+SMALL_ROWS = 1024  # Retained pieces of fewer rows are put together.
+SMALL_PIECES = 64  # About this many small pieces are put together at a time.
 
 
 class Channel:
-    """Rows and a watermark on their way to consumers. `retain_us`: how long rows are kept for one-time queries."""
+    """Rows and a watermark on their way to readers. `retain_us`: how long rows are retained for one-time queries."""
 
-    of_query = False  # whether its rows are the results of a query
-    # Of results: whether they are counted from the first one on. False: when the query came in mid-stream, what others
-    # held decided on its first result; or others have had results of it that were not counted here.
+    of_query = False  # Whether its rows are the results of a query.
+    # For results: whether they are counted from the first one on. False if the query was created in mid-stream, so that
+    # rows held by others decided on its first result, or if some results were handed on without being counted here.
     counts_all = True
-    # Of results of a query that came in mid-stream: those before this instant are missing, or are there only because
-    # others held rows.
+    # For results of a query that was created in mid-stream: results before this instant are missing, or exist only
+    # because other queries held rows.
     whole_from: int | None = None
 
     def __init__(self, name: str, schema: Schema, timestamp: str) -> None:
@@ -45,60 +45,60 @@ class Channel:
         self.consumers: list[Reader] = []
         self.watermark = INT64_MIN
         self.rows_seen = 0
-        self.released = 0  # rows that have left the reorder buffer, and those before there was one
+        self.released = 0  # Number of rows that left the reorder buffer, or came before there was one.
         self.retain_us = 0
-        # Rows before it may have gone; INT64_MIN: none have. It follows from the rows and the watermark alone, not from
-        # the pieces in which they came and leave.
+        # Rows before this instant may not be retained any more; INT64_MIN: all are. It follows from the rows and the
+        # watermark alone, not from the pieces in which rows come and leave.
         self.retained_from = INT64_MIN
-        self._least: int | None = None  # the least time of a row
-        # Where the edges of a change of queries begin to hold, if the host says so: trees find a point by themselves.
+        self._least: int | None = None  # The least time of a row.
+        # Where the edges of new windows begin to hold, if the host decides that; None: families find the point.
         self.cut: int | None = None
-        self.begun_at: int | None = None  # rows before it, if any, went by before the channel was there
-        self.folds_only = False  # its trees' partials are taken out, and nothing is answered here
+        self.begun_at: int | None = None  # Rows before this instant may have passed before the channel existed.
+        self.folds_only = False  # Partials are taken out of its families, and nothing is answered here.
         self.together: FamilyFolding | None = None
-        self.may_postpone = False  # whether reports of readers that can wait are postponed
-        self.postponed: dict[Postponed, None] = {}  # the readers that have postponed theirs, in order
+        self.may_postpone = False  # Whether reports that can wait are postponed.
+        self.postponed: dict[Postponed, None] = {}  # Readers with postponed reports, in order.
         self.past: list[Past] = []
         self._reorder: ReorderBuffer | None = None
-        self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows): what the watermark has not passed
+        self._recent: deque[tuple[int, Rows]] = deque()  # (greatest time, rows) that the watermark has not passed.
         self._retained: deque[tuple[int, Rows]] = deque()
-        self._retained_count = 0  # pieces that were ever retained
+        self._retained_count = 0  # Number of pieces that were ever retained.
 
-    # -- what it is, for who reads it ----------------------------------------------------------------------------
+    # -- what its readers ask ------------------------------------------------------------------------------------
 
     @property
     def called(self) -> str:
-        """What people know it by."""
+        """Its name in messages."""
         return f"'{self.name}'"
 
     @property
     def readers(self) -> list[Reader]:
-        """Who takes its rows; of a query also those who take the rows that its answer consists of."""
+        """The readers of its rows; for a query, also the readers of the rows of its answer."""
         return list(self.consumers)
 
     @property
     def failure(self) -> str | None:
-        """Why queries that read it fail; None while it has not failed."""
+        """Why the queries that read it fail; None if it has not failed."""
         return None
 
     @property
     def is_to_begin(self) -> bool:
-        """Whether it, or a partition of it, may still be waiting for enough rows."""
+        """Whether it, or a partition of it, may still wait for enough rows to begin."""
         return False
 
     @property
     def comes_late(self) -> bool:
-        """Whether its rows may be older than its watermark when they come."""
+        """Whether rows may be older than the watermark when they come."""
         return False
 
     def waited(self, report: int, answered: float | None) -> float | None:
-        """Seconds for which the rows had waited that completed a report when it was answered, by the clock, or, where
-        `answered` is None, when they were processed; None where that is not known."""
+        """Seconds that the rows of a report had waited when it was answered by the clock, or, if `answered` is None,
+        when they were processed; None if that is not known."""
         return None
 
     def is_pushed_short_of(self, instant: int) -> Callable[[], bool] | None:
-        """Tells, also outside turns, whether its watermark is before an instant after all rows that were pushed; None
-        where that cannot be told."""
+        """A function that tells, also outside turns, whether the watermark is before an instant even after all pushed
+        rows; None if that cannot be told."""
         return None
 
     # -- rows and the watermark ----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Channel:
         return Rows(empty_batch(self.schema.to_arrow()), nothing, nothing)
 
     def flow(self, rows: Rows, watermark: int, more: bool = False) -> None:
-        """Rows that are not late, and the watermark after them; `more` where others follow at once."""
+        """Hands on rows that are not late, and the watermark after them. `more`: other rows follow at once."""
         moved = watermark > self.watermark
         if not len(rows) and not moved:
             if self.together is not None:
@@ -138,8 +138,16 @@ class Channel:
             for reader in ordered:
                 guarded(reader, partial(reader.take, in_order, self.watermark))
 
+    def postpone(self, reader: Postponed) -> None:
+        """A reader answers its due reports later."""
+        self.postponed[reader] = None
+
+    def end_postponement(self, reader: Postponed) -> None:
+        """A reader answers its due reports now, or never because it has failed."""
+        self.postponed.pop(reader, None)
+
     def catch_up(self) -> None:
-        """What was postponed is answered now."""
+        """Answers all postponed reports."""
         while self.postponed:
             next(iter(self.postponed)).catch_up()
 
@@ -162,7 +170,7 @@ class Channel:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Of the rows that are retained, those whose time is over."""
+        """Drops retained rows whose time is over."""
         since = self.watermark - self.retain_us
         if self._least is not None and self._least < since:
             self.retained_from = max(self.retained_from, since)
@@ -170,12 +178,12 @@ class Channel:
             self._retained.popleft()
 
     def recent(self) -> Rows:
-        """The rows that the watermark has not passed: whole for everybody who starts to read now."""
+        """The rows that the watermark has not passed. A new reader sees all of them."""
         kept = [rows.take(rows.times >= self.watermark) for _, rows in self._recent]
         return concatenated(kept) if kept else self.empty_rows()
 
     def retain(self, duration: int) -> None:
-        """Rows are kept for so long from now on; what was not kept before is not there."""
+        """Retains rows for this long from now on. Earlier rows that were not retained stay missing."""
         if not self.retain_us and duration and self.rows_seen:
             self.retained_from = max(self.retained_from, self.watermark)
             if len(recent := self.recent()):
@@ -187,7 +195,7 @@ class Channel:
             self._retained.clear()
 
     def retains(self, start: int | None) -> bool:
-        """Whether all rows from an instant on are retained; None: all there ever were."""
+        """Whether all rows from an instant on are retained; None: all rows that ever came."""
         return not self.rows_seen or (
             self.retain_us > 0
             and (self.retained_from == INT64_MIN or (start is not None and start >= self.retained_from))
@@ -202,12 +210,12 @@ class Channel:
 
     @property
     def retained_rows(self) -> int:
-        """How many rows are retained, a few of them perhaps past their time."""
+        """Number of retained rows, with a few whose time may be over."""
         return sum(len(rows) for _, rows in self._retained)
 
     def retained_pieces(self, after: int = -1) -> list[Rows]:
-        """What is retained, piece by piece as it came: immutable, for readers to hold on to. `after`: of the rows that
-        have arrived after this one, by its number."""
+        """The retained pieces in order of arrival, which are immutable. `after`: only of rows that arrived after the
+        one with this number."""
         pieces: list[Rows] = []
         for _, rows in reversed(self._retained):
             if rows.last_arrived <= after:
@@ -216,7 +224,7 @@ class Channel:
         return pieces[::-1]
 
     def _merge_small(self) -> None:
-        """The last pieces, as far as they are small, become one: who pushes and reads in turns brings tiny ones."""
+        """Puts the last small pieces together. Pushes that alternate with reads make tiny pieces."""
         small: list[tuple[int, Rows]] = []
         while self._retained and len(self._retained[-1][1]) < SMALL_ROWS:
             small.append(self._retained.pop())
@@ -225,7 +233,7 @@ class Channel:
             self._retained.append((latest, concatenated([rows for _, rows in reversed(small)])))
 
     def pinned(self) -> Channel:
-        """The channel as it is now, with what it retains and without consumers."""
+        """A copy of the channel as it is now, with its retained rows and without readers."""
         pinned = Channel(self.name, self.schema, self.timestamp)
         for name in ("watermark", "rows_seen", "retain_us", "retained_from", "of_query"):
             setattr(pinned, name, getattr(self, name))
@@ -234,40 +242,41 @@ class Channel:
 
     @property
     def held_from(self) -> int | None:
-        """Rows before this instant are not seen by somebody who starts now; None where there were none."""
+        """A new reader does not see rows before this instant; None if there were none."""
         return self.watermark if self.rows_seen else None
 
     @property
     def missed_before(self) -> int | None:
-        """Rows before it have gone by; None where the watermark has passed no row, so that all are there to be read."""
+        """A new reader misses rows before this instant; None if the watermark has passed no row, so that it sees
+        all."""
         return None if self.begun_at is None and not self.released_now() else self.held_from
 
     @property
     def oldest(self) -> int | None:
-        """The time of the first row in order of time; None before there is one, or where nobody counts from it."""
+        """The least time of a row; None before there is a row, and for channels that do not need it."""
         return None
 
     @property
     def newest(self) -> int | None:
-        """The greatest time of its rows, or what is known of it; None before there were any."""
+        """The greatest time of a row, as far as it is known; None before there is a row."""
         return None if self.watermark == INT64_MIN else self.watermark
 
     @property
     def moment(self) -> object:
-        """Equal at two instants between which nothing has come: who begins to read at either sees the same."""
+        """Equal for two calls if nothing came between them: a reader that begins at either sees the same rows."""
         return self.rows_seen, self.watermark
 
     def released_now(self) -> int:
-        """How many rows the watermark has passed: the number of the row that is released next."""
+        """Number of rows that the watermark has passed, which is the number of the row that is released next."""
         return self.released if self._reorder is not None else self.rows_seen - len(self.recent())
 
     def history(self, start: int, end: int) -> Rows | None:
-        """All rows from `start` (INT64_MIN: all there ever were) to before `end`, in order of time, from whoever keeps
-        them; None where nobody does."""
+        """All rows from `start` (INT64_MIN: all rows that ever came) to before `end`, in order of time, from an
+        archive; None if no archive has them all."""
         return next((rows for past in self.past if (rows := past.rows_between(start, end)) is not None), None)
 
     def attach(self, reader: Reader, history: Rows | None = None) -> None:
-        """A new reader; it is shown the rows that the watermark has not passed, after those of its history."""
+        """Adds a reader. It gets its history, then the rows that the watermark has not passed."""
         ordered = reader.folding is None
         if ordered and self._reorder is None:
             self._reorder = ReorderBuffer(self.schema)
@@ -280,7 +289,7 @@ class Channel:
             reader.take(rows if history is None else concatenated([history, rows]), self.watermark)
 
     def detach(self, reader: Reader) -> None:
-        """The reader reads no more. Nothing happens where it does not read this channel."""
+        """Removes a reader; does nothing if it does not read this channel."""
         self.consumers = [other for other in self.consumers if other is not reader]
         if self.together is not None and (folding := reader.folding) is not None:
             self.together.leave(folding)
@@ -289,7 +298,7 @@ class Channel:
 
     @property
     def bytes_held(self) -> int:
-        """Of the reorder buffer and of retained rows; recent rows are the caller's own batches."""
+        """Bytes of the reorder buffer and of retained rows; recent rows are the caller's batches."""
         held = self._reorder.bytes_held if self._reorder is not None else 0
         return int(held + sum(rows.batch.nbytes for _, rows in self._retained))
 

@@ -1,10 +1,10 @@
-"""The rows of a continuous query's answer as they enter it, each with the instant at which it will leave.
+"""The rows that enter the answer of a continuous query, each with the instant at which it will leave.
 
-A change log says that a row has left when it has; for somebody who wants to know beforehand the query has a second
-channel, as long as somebody reads it. Its columns are `instant`, the items and `_expires`; its watermark is how far the
-query has come. At any instant t below it the answer is the multiset of rows with `instant <= t < _expires`, so where
-one row takes over from an equal one (DISTINCT) both are told, though the change log is silent. Rows come in order of
-`instant`, and what they are does not depend on how time was cut into steps. Cost: O(rows held) a step.
+A change log reports that a row has left only when it has. A reader that needs the instant beforehand reads this second
+channel of the query, which exists while it is read. Its columns are `instant`, the items and `_expires`; its watermark
+is that of the query. At any instant t below the watermark the answer is the multiset of rows with
+`instant <= t < _expires`. So if one row replaces an equal one (DISTINCT), both appear, although the change log has no
+entry. Rows come in order of `instant`, and do not depend on how time was divided into steps. Cost: O(rows held) a step.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ EXPIRES = "_expires"
 
 
 def answer_schema(plan: Emit) -> Schema:
-    """When a row enters the answer, and the items."""
+    """The instant at which a row enters the answer, and the items."""
     return Schema((Column(INSTANT, TIMESTAMP), *plan.input.schema))
 
 
 class EnteringRows(Channel):
-    """Of one query, from the instant to which it has come."""
+    """The entering rows of one query, from its watermark on."""
 
-    def __init__(self, name: str, plan: Emit, relation: RelationRows, come_to: int) -> None:
+    def __init__(self, name: str, plan: Emit, relation: RelationRows, watermark: int) -> None:
         super().__init__(name, Schema((*answer_schema(plan), Column(EXPIRES, TIMESTAMP))), INSTANT)
-        self.watermark = come_to
+        self.watermark = watermark
         self._relation = relation
 
     def attach(self, reader: Reader, history: Rows | None = None) -> None:
@@ -47,12 +47,16 @@ class EnteringRows(Channel):
             self._relation.followed, self._relation.entered = False, None
 
     def step(self, watermark: int) -> None:
-        """The query has come so far, and its relation has what entered."""
+        """The query has come to this watermark: hands on the rows that entered its relation."""
         entered, self._relation.entered = self._relation.entered, None
         self.flow(self.empty_rows() if entered is None else self._rows(entered), watermark)
 
+    def go_on_from(self, watermark: int) -> None:
+        """Restores the watermark."""
+        self.watermark = watermark
+
     def present(self) -> Rows:
-        """The answer as it is now: what somebody who begins to read has to know."""
+        """The rows of the answer now, which a new reader gets first."""
         return self._rows(self._relation.entering(NEVER, self.watermark))
 
     def _rows(self, entered: Entered) -> Rows:

@@ -1,9 +1,9 @@
-"""An error in one query's operators is that query's alone, and that of the queries whose state it tore.
+"""An error in an operator fails only the queries whose state it has torn.
 
-Whatever an operator raises while it takes rows, an end of memory included, marks the queries of its consumer FAILED
-with the reason; they take no rows any more, what they held is let go, and queries that read them fail too. All others
-go on with the same rows. An interrupt (KeyboardInterrupt, SystemExit) is nobody's: it leaves the engine broken
-(`turns`).
+Any error that an operator raises while it takes rows, MemoryError included, marks the queries of its consumer FAILED
+with the reason. They take no more rows, their state is dropped, and queries that read them fail too. All other queries
+go on with the same rows. An interrupt (KeyboardInterrupt, SystemExit) belongs to no query: it leaves the engine broken
+(`turns.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LOGGER = logging.getLogger("panewise.engine")
 
 
 class Fallible(Protocol):
-    """Somebody with state that an error may tear."""
+    """An object whose state an error may tear."""
 
     def fail(self, reason: str) -> None:
-        """All its queries are FAILED for this reason, and it takes nothing any more."""
+        """All its queries become FAILED for this reason, and it takes no more rows."""
 
 
 def guarded(consumer: Fallible, work: Callable[[], None]) -> None:
-    """Does the work of a consumer; what that raises is its own."""
+    """Does the work of a consumer; an error fails only the consumer."""
     try:
         work()
     except Exception as problem:  # noqa: BLE001 - it has to be a reason, whatever it is
@@ -34,14 +34,14 @@ def guarded(consumer: Fallible, work: Callable[[], None]) -> None:
 
 
 def failed(consumer: Fallible, problem: Exception) -> None:
-    """A consumer has raised this, and its state is not to be trusted any more."""
+    """A consumer has raised this error, so its state cannot be trusted any more."""
     if not isinstance(problem, PanewiseError):
         LOGGER.error("queries have failed: %s", reason_of(problem), exc_info=problem)
     consumer.fail(reason_of(problem))
 
 
 def reason_of(problem: Exception) -> str:
-    """The error as it stands in SHOW QUERIES.
+    """The text of an error in SHOW QUERIES.
 
     >>> reason_of(MemoryError("realloc of size 3840000000 failed"))
     'memory ran out: realloc of size 3840000000 failed'

@@ -1,18 +1,18 @@
-"""The ledger of a tree's results: written once per flush for all queries, and read by each at its own pace.
+"""The ledger of a family's results: written once per flush for all queries, and read by each at its own pace.
 
-Thousands of queries share a tree, and a batch for each after every flush would cost more than all answers. So what the
-members of one shape have reported together is one entry, and each query has a *reader*: the member whose reports it
-gets, and the entry from which on it has read nothing. Queries that are alike have readers of one member.
+Thousands of queries may share a family, and a batch for each query after every flush would cost more than all answers.
+So the reports of all members of one shape in one flush are one entry. Each query has a *reader*: the member whose
+reports it gets, and its first unread entry. Queries that follow one member have readers of that member.
 
     entry         0         1         2         3
                 batch     batch     batch               a batch holds the reports of all members, cut by member
     readers       |                   |
              q1 (member 7)   q2 (member 7), q3 (member 9)
 
-Several entries are put together for all members when a second reader asks for the same ones: then a reader's results
-are a slice. Entries that every reader has read are forgotten, but for the last report of every member: now and then,
-when as many rows wait for it as last reports have, others are let go. So of what was read about twice the last reports
-are held, and a row costs O(1) for it.
+When a second reader asks for the same entries, they are sorted by member, once for all; then a reader's results are a
+slice. Entries that every reader has read are forgotten, except for the last report of every member. Other rows of such
+entries are dropped when they are as many as the rows of last reports. So of read entries, about twice the last reports
+are held, at an amortised cost of O(1) a row.
 """
 
 from __future__ import annotations
@@ -30,23 +30,28 @@ from panewise.engine.channels.unread_total import UnreadTotal
 from panewise.operators.due_reports import EmptyReports
 from panewise.operators.reports import MemberBatches, Piece, in_order
 
-Place = tuple[int, int]  # an entry, and how many rows of a member came before it
-LOOKED_OVER = 64  # entries that were read, after which those are let go that hold nobody's last report
-LOOKED_OVER_ROWS = 1 << 14  # or so many rows of them, more than last reports have
+Place = tuple[int, int]  # An entry, and how many rows of a member came before it.
+READ_ENTRIES_MAX = 64  # Read entries are cut down to last reports when there are more of them.
+READ_ROWS_SPARE = 1 << 14  # They are also cut down when they have this many rows more than twice those of last reports.
 
 
 @dataclass(eq=False)
 class LedgerPosition:
-    """`taken`: how many rows of its member, counted from the ledger's beginning, have been read or were before it."""
+    """A reader: its member, its first unread entry, and `taken`, how many rows of the member were read or came before
+    it, counted from the ledger's beginning."""
 
     number: int
     position: int
     taken: int
 
+    def go_to(self, position: int, taken: int) -> None:
+        """All entries before the position were read."""
+        self.position, self.taken = position, taken
+
 
 @dataclass
 class LedgerEntry:
-    """What came in one flush."""
+    """The reports of one flush."""
 
     together: list[MemberBatches] = field(default_factory=list)
     apart: dict[int, list[Piece]] = field(default_factory=dict)
@@ -58,7 +63,7 @@ class LedgerEntry:
 
     @property
     def rows(self) -> int:
-        """Those in batches: ranges of empty reports take no room."""
+        """Number of rows in batches; ranges of empty reports take no room."""
         apart = (piece for pieces in self.apart.values() for piece in pieces if isinstance(piece, pa.RecordBatch))
         return sum(int(shared.batch.num_rows) for shared in self.together) + sum(int(piece.num_rows) for piece in apart)
 
@@ -68,7 +73,7 @@ class LedgerEntry:
         return sum(int(shared.batch.nbytes) for shared in self.together) + apart
 
     def last_reports(self, wanted: NDArray[np.bool_]) -> LedgerEntry:
-        """The last reports of some members, `wanted` by their numbers, in memory of their own."""
+        """A copy of the last reports of some members; `wanted` marks them by number."""
         result = LedgerEntry()
         for shared in self.together:
             own = wanted[shared.numbers] & ~np.isin(shared.numbers, list(self.apart))
@@ -84,7 +89,7 @@ class Ledger:
     """Entries from number `_base` on."""
 
     def __init__(self, schema: pa.Schema, total: UnreadTotal | None = None) -> None:
-        """`total`: the limit of all that hold results until they are read."""
+        """`total`: the limit of the unread results of all queries."""
         self.schema = schema
         self._total = total
         if total is not None:
@@ -92,16 +97,16 @@ class Ledger:
         self._nothing = schema.empty_table()
         self._entries: list[LedgerEntry] = []
         self._base = 0
-        self._readers: dict[int, int] = {}  # how many stand at each position
-        self._rows: Ints = np.zeros(16, np.int64)  # by member: rows so far
-        self._dropped: Ints = np.zeros(16, np.int64)  # by member: rows of entries that were forgotten
-        self._held = 0  # rows in entries
-        self._last: Ints = np.full(16, -1, np.int64)  # by member: the entry with its last report
-        self._kept: dict[int, LedgerEntry] = {}  # entries that may hold a last report
-        self._kept_read = 0  # rows in those of them that have been read
-        self._last_rows = 0  # how many last reports had when they were looked over
-        self._asked: tuple[int, int] | None = None
-        self._sorted: tuple[tuple[int, int], pa.Table, Ints] | None = None
+        self._readers: dict[int, int] = {}  # Number of readers at each position.
+        self._rows: Ints = np.zeros(16, np.int64)  # By member: number of rows so far.
+        self._dropped: Ints = np.zeros(16, np.int64)  # By member: number of rows in forgotten entries.
+        self._held = 0  # Number of rows in entries.
+        self._last: Ints = np.full(16, -1, np.int64)  # By member: the entry with its last report.
+        self._kept: dict[int, LedgerEntry] = {}  # Entries that may hold a last report.
+        self._kept_read = 0  # Number of rows in those that every reader has read.
+        self._last_report_rows = 0  # Number of rows of last reports when entries were last cut down.
+        self._asked_span: tuple[int, int] | None = None  # The span of entries that was asked for last.
+        self._sorted: tuple[tuple[int, int], pa.Table, Ints] | None = None  # A span, its rows, where members begin.
 
     @property
     def _end(self) -> int:
@@ -110,14 +115,14 @@ class Ledger:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def write(self, entry: LedgerEntry, most: int | None) -> None:
-        """What is new of all members; `most`: how many unread rows of a member are kept."""
+        """Adds the reports of one flush. `most`: the number of unread rows that are kept of a member."""
         for shared in entry.together:
-            self._fit(int(shared.numbers.max()))
+            self._make_room(int(shared.numbers.max()))
             self._rows[shared.numbers] += np.diff(shared.cuts)
             self._last[shared.numbers] = self._end
             self._held += shared.batch.num_rows
         for number, pieces in entry.apart.items():
-            self._fit(number)
+            self._make_room(number)
             count = sum(map(row_count, pieces))
             self._rows[number] += count
             self._last[number] = self._end
@@ -129,7 +134,7 @@ class Ledger:
             self._base += 1
             self._dropped, self._held = self._rows.copy(), 0
             self._kept_read += entry.rows
-        self._look_over()
+        self._trim()
         while most is not None and self._held > most and len(self._entries) > 1:
             if int((self._rows - self._dropped).max()) <= most:
                 break
@@ -139,27 +144,27 @@ class Ledger:
 
     @property
     def unread_bytes(self) -> int:
-        """Of entries that some reader has not read."""
+        """The bytes of entries that some reader has not read."""
         return sum(entry.bytes for entry in self._entries)
 
     def give_up_oldest(self) -> bool:
-        """The oldest entry goes, unless it is the newest too; whether it went."""
+        """Drops the oldest entry, unless it is also the newest; returns whether it was dropped."""
         if len(self._entries) < 2:
             return False
         self._drop_oldest()
-        self._look_over()
+        self._trim()
         return True
 
-    def _fit(self, number: int) -> None:
+    def _make_room(self, number: int) -> None:
         while number >= len(self._rows):
             more = np.zeros_like(self._rows)
             self._rows, self._dropped = np.concatenate([self._rows, more]), np.concatenate([self._dropped, more])
             self._last = np.concatenate([self._last, more - 1])
 
-    def _look_over(self) -> None:
-        """Of the entries that have been read, only last reports stay, once there are many others."""
+    def _trim(self) -> None:
+        """Cuts read entries down to last reports, if there is much else in them."""
         read = len(self._kept) - len(self._entries)
-        if read <= LOOKED_OVER and self._kept_read <= 2 * self._last_rows + LOOKED_OVER_ROWS:
+        if read <= READ_ENTRIES_MAX and self._kept_read <= 2 * self._last_report_rows + READ_ROWS_SPARE:
             return
         kept: dict[int, LedgerEntry] = {}
         for number, entry in self._kept.items():
@@ -169,7 +174,7 @@ class Ledger:
                 kept[number] = entry.last_reports(wanted)
         self._kept = kept
         self._kept_read = sum(entry.rows for number, entry in kept.items() if number < self._base)
-        self._last_rows = self._kept_read
+        self._last_report_rows = self._kept_read
 
     def _drop_oldest(self) -> None:
         entry = self._entries.pop(0)
@@ -186,16 +191,16 @@ class Ledger:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def place(self, number: int) -> Place:
-        """Where a reader of what comes of a member from now on begins."""
-        self._fit(number)
+        """The place at which a new reader of a member begins."""
+        self._make_room(number)
         return self._end, int(self._rows[number])
 
     def reaches(self, place: Place) -> bool:
-        """Whether everything since then is still there."""
+        """Whether all entries since a place are still there."""
         return place[0] >= self._base
 
     def join(self, number: int, place: Place | None = None) -> LedgerPosition:
-        """A reader of what comes of a member from a place on, or from now on."""
+        """Adds a reader of a member, from a place on, or from now on."""
         position, taken = self.place(number) if place is None else place
         self._readers[position] = self._readers.get(position, 0) + 1
         return LedgerPosition(number, position, taken)
@@ -204,20 +209,24 @@ class Ledger:
         self._move(reader.position, None)
 
     def rows_of(self, reader: LedgerPosition) -> int:
-        """The rows of its member so far, read and unread."""
+        """Number of rows of its member so far, read and unread."""
         return int(self._rows[reader.number])
 
     def unread(self, reader: LedgerPosition) -> list[Piece]:
-        """What it has not read, still unread afterwards."""
+        """Its unread pieces, which stay unread."""
         begin = max(reader.position, self._base) - self._base
         return [piece for entry in self._entries[begin:] for piece in entry.of(reader.number)]
 
+    def has_unread(self, reader: LedgerPosition) -> bool:
+        """Whether its member has had rows since it read last."""
+        return int(self._rows[reader.number]) > reader.taken
+
     def lost(self, reader: LedgerPosition) -> int:
-        """The rows that went before it read them."""
+        """Number of rows that were dropped before it read them."""
         return max(0, int(self._dropped[reader.number]) - reader.taken) if reader.position < self._base else 0
 
     def read(self, reader: LedgerPosition, batches: Callable[[Piece], list[pa.RecordBatch]]) -> pa.Table:
-        """What is new since the last call; `batches` writes out a range of empty reports."""
+        """Its results since the last call; `batches` writes out ranges of empty reports."""
         begin, end = max(reader.position, self._base), self._end
         if begin == end:
             return self._nothing
@@ -225,17 +234,17 @@ class Ledger:
         if table is None:
             found = [batch for piece in self.unread(reader) for batch in batches(piece)]
             table = pa.Table.from_batches(found, schema=self.schema)
-        reader.taken = int(self._rows[reader.number])
-        before, reader.position = reader.position, end
+        before = reader.position
+        reader.go_to(end, int(self._rows[reader.number]))
         self._move(before, end)
         return table
 
     def _slice(self, number: int, begin: int, end: int) -> pa.Table | None:
-        """A member's part of entries that were put in order; None where nobody has asked for these entries before."""
+        """A member's rows in a span of entries that was sorted; None if the span was not asked for before."""
         span = begin, end
         if self._sorted is None or self._sorted[0] != span:
-            if self._asked != span or any(entry.apart for entry in self._entries[begin - self._base :]):
-                self._asked = span
+            if self._asked_span != span or any(entry.apart for entry in self._entries[begin - self._base :]):
+                self._asked_span = span
                 return None
             self._sorted = span, *self._in_order(begin)
         _, table, firsts = self._sorted
@@ -245,7 +254,7 @@ class Ledger:
         return table.slice(first, after - first)
 
     def _in_order(self, begin: int) -> tuple[pa.Table, Ints]:
-        """All entries from one on as a table by member, and where each member begins in it."""
+        """The rows of all entries from one on, sorted by member, and where each member begins."""
         parts = [shared for entry in self._entries[begin - self._base :] for shared in entry.together]
         if not parts:
             return self._nothing, np.zeros(1, np.int64)
@@ -257,7 +266,7 @@ class Ledger:
         return table.take(wrapped(order)), firsts
 
     def _move(self, before: int, after: int | None) -> None:
-        """A reader has gone from one position to another, or away; entries that all have read are forgotten."""
+        """A reader moves to another position, or leaves if that is None. Entries that all have read are forgotten."""
         self._readers[before] -= 1
         if after is not None:
             self._readers[after] = self._readers.get(after, 0) + 1
@@ -266,7 +275,7 @@ class Ledger:
             needed = min(self._readers, default=self._end)
             while self._entries and self._base < needed:
                 self._drop_oldest()
-            self._look_over()
+            self._trim()
             if self._sorted is not None and self._sorted[0][0] < needed:
                 self._sorted = None
 
@@ -277,13 +286,13 @@ class Ledger:
         return pieces[-1] if pieces else None
 
     def forget(self, number: int) -> None:
-        """Another member may get the number."""
+        """A member is removed; another member may get its number."""
         if number < len(self._last):
             self._last[number] = -1
 
 
 def piece_bytes(piece: Piece) -> int:
-    """Ranges of empty reports take no room."""
+    """The bytes of a piece; ranges of empty reports take no room."""
     return 0 if isinstance(piece, EmptyReports) else int(piece.nbytes)
 
 
@@ -292,7 +301,7 @@ def row_count(piece: Piece) -> int:
 
 
 def last_report_of(piece: Piece) -> Piece:
-    """The last report of a piece; what it was a part of is not held on to."""
+    """A copy of the last report of a piece."""
     if isinstance(piece, EmptyReports):
         return EmptyReports(piece.first + piece.slide * (piece.count - 1), 1, piece.slide)
     ends = integers(piece.column(1))
@@ -300,7 +309,7 @@ def last_report_of(piece: Piece) -> Piece:
 
 
 def _last_together(shared: MemberBatches, own: NDArray[np.bool_]) -> MemberBatches:
-    """The last reports of some members."""
+    """The last reports of some members; `own` marks them by place."""
     sizes, ends = np.diff(shared.cuts), integers(shared.batch.column(1))
     last = ends[np.maximum(shared.cuts[1:] - 1, 0)]
     shown = np.repeat(own, sizes) & (ends == np.repeat(last, sizes))

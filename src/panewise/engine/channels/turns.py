@@ -1,22 +1,22 @@
-"""Turns: one thread at a time is inside the engine, and who waits gets in, in the order in which they came.
+"""Turns: one thread at a time is inside the engine, and waiting threads enter in the order in which they came.
 
-Python's own locks let a thread that leaves and comes back at once overtake all that wait: a loop of pushes would starve
-every reader. Here whoever finds the engine taken, or others waiting, stands in line; the thread inside may give way
-between two steps of long work, and goes on when those before it in the line have been in.
+With Python's own locks, a thread that leaves and comes back at once overtakes all waiting threads: a loop of pushes
+would starve every reader. Here a thread waits in line if another one is inside or waits. The thread inside may give way
+between two steps of long work, and goes on when those before it in the line have had their turns.
 
     inside     push ... give way .              . push goes on
     line              lookup     | lookup | stats |
 
-A turn is re-entrant. What must not be done inside, because it runs code of others that may take locks of its own, is
-noted as `outstanding` and done by `afterwards`, in the same thread, when its outermost turn has ended.
+A turn is re-entrant. Users' code must not run inside, because it may take locks of its own. Such work is noted as
+`outstanding`, and `afterwards` does it in the same thread when the outermost turn has ended.
 
-Interrupts. A KeyboardInterrupt may come between any two steps, also before the first step of `__enter__` and
-`__exit__`. Therefore a turn belongs to a frame: the one whose `with` it is. A turn whose frame has returned was not
-ended, and whoever comes next takes it over. Whoever changes state does that inside `with change`, which ends only where
-nothing is raised, or where what was done has been `undone`. A turn that ends, or is taken over, with a change begun has
-left the state in the middle: the engine is `broken`, and nobody gets in any more.
+Interrupts. A KeyboardInterrupt may come between any two steps, even before the first step of `__enter__` or `__exit__`.
+Therefore a turn belongs to the frame of its `with` statement. If that frame has returned and the turn has not ended,
+the next thread takes it over. State is changed inside `with change`, which ends only if nothing is raised, or if the
+change was `undone`. If a turn ends, or is taken over, while a change has begun and not ended, the state is half
+changed: the engine is `broken`, and no thread can enter any more.
 
-Cost: about a microsecond a turn where nobody waits; a line costs a switch of threads for each that stands in it.
+Cost: about a microsecond a turn if no thread waits; otherwise a switch of threads for each that waits.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from typing import Self
 
 from panewise.errors import EngineBroken, PanewiseError
 
-PATROL_S = 1.0  # how often those in line look whether the turn that they wait for still has its frame
+PATROL_S = 1.0  # How often waiting threads check that the frame of the present turn still runs.
 
 
 class StateChange:
-    """Whether state is in the middle of a change, by one thread at a time: `with change: ...`, nested where needed.
+    """Whether state is half changed: `with change: ...`, by one thread at a time, and possibly nested.
 
     >>> change = StateChange()
     >>> with change:
@@ -45,14 +45,14 @@ class StateChange:
     >>> change.begun
     False
 
-    Where something is raised inside, the change stays begun, for good, unless `undone` was called before.
+    If something is raised inside, the change stays begun for good, unless `undone` was called before.
     """
 
     __slots__ = ("_outer", "begun")
 
     def __init__(self) -> None:
         self.begun = False
-        self._outer: list[bool] = []  # what `begun` was before each `with` that has not ended
+        self._outer: list[bool] = []  # The value of `begun` before each `with` that has not ended.
 
     def __enter__(self) -> Self:
         self._outer.append(self.begun)
@@ -67,13 +67,13 @@ class StateChange:
             self.begun = outer
 
     def undone(self) -> None:
-        """Inside, before something is raised: the state is as it was before the innermost `with`."""
+        """Called inside, before raising: the state is as it was before the innermost `with`."""
         self.begun = self._outer[-1]
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """Somebody in line; `called` is released when the turn is theirs."""
+    """A waiting thread; `called` is released when its turn begins."""
 
     thread: int
     frame: FrameType
@@ -81,23 +81,23 @@ class _Waiting:
 
 
 class Turns:
-    """A fair, re-entrant lock for `with`. `writers`: the threads that are changing something, inside or giving way."""
+    """A fair, re-entrant lock for `with`. `writers`: the threads that are changing state, inside or giving way."""
 
     def __init__(self, afterwards: Callable[[], list[Exception]]) -> None:
-        """`afterwards` does what is outstanding, and returns what was raised by those that it called."""
-        self._guard = threading.Lock()  # held for a few instructions, and only by `with`, which interrupts do not tear
+        """`afterwards`: does the outstanding work, and returns the errors that users' code raised."""
+        self._guard = threading.Lock()  # Held for a few instructions, and only by `with`, which interrupts do not tear.
         self._line: deque[_Waiting] = deque()
         self._depth = 0
-        self._frame: FrameType | None = None  # The frame whose `with` the turn is.
+        self._frame: FrameType | None = None  # The frame of the turn's `with` statement.
         self._afterwards = afterwards
-        self.owner = 0  # The thread whose turn it is; 0: nobody's.
+        self.owner = 0  # The thread whose turn it is; 0: none.
         self.writers: set[int] = set()
-        self.left = 0.0  # when the last of them left
+        self.left = 0.0  # When the last writer left.
         self.outstanding = False
         self.change = StateChange()
         self.broken = False
-        self.refused: PanewiseError | None = None  # why nobody gets in, whoever is inside: a child process has no line
-        self.remedy = "it has no path: what it held is lost, and a new engine has to be made"
+        self.refused: PanewiseError | None = None  # Why no thread can enter: in a child process.
+        self.remedy = "it has no path, so its state is lost: create a new engine"
 
     def __enter__(self) -> None:
         if self.refused is not None:
@@ -123,7 +123,7 @@ class Turns:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         me = get_ident()
-        if self.owner != me:  # it was interrupted while it gave way, and has left the line
+        if self.owner != me:  # It was interrupted while it gave way, and has left the line.
             self.writers.discard(me)
             return
         self._depth -= 1
@@ -139,7 +139,7 @@ class Turns:
                 raise raised[0]
 
     def entered_at_once(self) -> bool:
-        """Enters if nobody is inside, else returns False; `__exit__` ends that turn."""
+        """Enters and returns True if no thread is inside or waits; `__exit__` ends that turn."""
         me, frame = get_ident(), sys._getframe(1)
         owner, inside = self.owner, self._frame
         if owner and not _runs(inside, sys._current_frames().get(owner)):
@@ -150,7 +150,7 @@ class Turns:
         return self._frame is frame
 
     def refusal(self) -> EngineBroken:
-        """What everybody is told of a broken engine."""
+        """The error of every call to a broken engine."""
         return EngineBroken(
             "the engine was left in the middle of a change, by an interrupt or an error, and answers nothing any more",
             hint=self.remedy,
@@ -158,19 +158,19 @@ class Turns:
 
     @property
     def free(self) -> bool:
-        """Whether whoever came now would get in at once."""
+        """Whether a thread could enter now without waiting."""
         return self.owner == 0 and not self._line
 
     @property
     def nested(self) -> bool:
-        """Of the thread inside: whether it is inside more than once."""
+        """Whether the thread inside has entered more than once."""
         return self._depth > 1
 
     def give_way(self) -> None:
-        """Lets those in who wait. The caller must have left everything in order; nested turns do not give way."""
+        """Lets waiting threads in. The caller's state must be consistent. Nested turns do not give way."""
         if not self._line or self._depth != 1 or self._frame is None:
             return
-        assert not self.change.begun, "who gives way has left everything in order"
+        assert not self.change.begun, "a thread gives way only with consistent state"
         outstanding, self.outstanding = self.outstanding, False
         self._stand_in_line(_Waiting(self.owner, self._frame), leaving=True)
         self.outstanding = outstanding or self.outstanding
@@ -179,14 +179,14 @@ class Turns:
             raise self.refusal()
 
     def check(self) -> None:
-        """Refuses what is done outside all turns where nobody gets in."""
+        """Refuses a call that needs no turn, if no thread can enter."""
         if self.refused is not None:
             raise self.refused
         if self.broken:
             raise self.refusal()
 
     def _stand_in_line(self, waiting: _Waiting, leaving: bool = False) -> None:
-        """Returns when the turn is theirs. `leaving`: the caller is inside, and gives its turn to the first in line."""
+        """Returns when its turn begins. `leaving`: the caller is inside, and gives its turn to the first in line."""
         waiting.called.acquire()
         with self._guard:
             self._line.append(waiting)
@@ -196,13 +196,13 @@ class Turns:
         try:
             while not waiting.called.acquire(timeout=PATROL_S):
                 frame, owner = self._frame, self.owner
-                if frame is waiting.frame:  # who called was interrupted before the call was heard
+                if frame is waiting.frame:  # Its turn was assigned, but an interrupt came before `release`.
                     return
                 if frame is not None and frame is abandoned:
                     self._take_over(owner, frame)
                 gone = frame is not None and not _runs(frame, sys._current_frames().get(owner))
                 abandoned = frame if gone else None
-        except BaseException:  # those behind must not wait for somebody who is gone
+        except BaseException:  # Threads behind must not wait for one that has gone.
             self._give_up(waiting)
             raise
 
@@ -221,14 +221,14 @@ class Turns:
             self._call_next()
 
     def _take_over(self, owner: int, frame: FrameType | None) -> None:
-        """The turn of a frame that does not run any more, and did not end it, is over."""
+        """Ends the turn of a frame that does not run any more and has not ended it."""
         self.writers.discard(owner)
         with self._guard:
             if self._frame is frame:
                 self._call_next()
 
     def _call_next(self) -> None:
-        """Under the guard: the turn is that of the first in line."""
+        """Gives the turn to the first in line. The caller holds the guard."""
         if self._line:
             first = self._line[0]
             self.owner, self._frame, self._depth = first.thread, first.frame, 1
@@ -239,7 +239,7 @@ class Turns:
 
 
 def _runs(frame: FrameType | None, stack: FrameType | None) -> bool:
-    """Whether a frame is in a stack, given by the innermost frame of it."""
+    """Whether a frame is in a stack, which is given by its innermost frame."""
     while stack is not None and stack is not frame:
         stack = stack.f_back
     return stack is not None

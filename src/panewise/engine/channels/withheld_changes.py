@@ -1,10 +1,10 @@
-"""What a change log did not show while its query was suspended, as the net difference between then and now.
+"""The changes that a change log did not show while its query was suspended, as one net difference.
 
-Changes that take each other back cancel, so that no more is held than the state at the suspension and that of now:
+Changes that undo each other cancel, so no more is held than the rows at the suspension and the rows now:
 
     shown      +a                        a is shown
     withheld       -a  +b  -b  +c        net: -a +c
-    resumed                      -a +c   and the log can be replayed again
+    resumed                      -a +c   replaying the log gives the present rows
 
 Cost: amortised O(log n) a change, for n rows that differ.
 """
@@ -19,19 +19,19 @@ from panewise.aggregates.columns import wrapped
 from panewise.operators.multiset import remaining
 from panewise.operators.result_columns import timestamps
 
-SMALL_ROWS = 1024  # Fewer changes than this are held without being cancelled.
+SMALL_ROWS = 1024  # Up to this many changes are held before they are cancelled.
 
 
 class WithheldChanges:
-    """Of a change log with this schema: an instant, `change`, and the items."""
+    """The withheld changes of a change log, whose columns are an instant, `change`, and the items."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._held = schema.empty_table()
-        self._net_rows = 0  # How many changes were left when they were cancelled last.
+        self._net_rows = 0  # Number of changes left after they were last cancelled.
 
     def take(self, batches: list[pa.RecordBatch]) -> None:
-        """Changes that are not shown."""
+        """Takes changes that are not shown."""
         self._held = pa.concat_tables([self._held, pa.Table.from_batches(batches, schema=self._schema)])
         if self._held.num_rows > 2 * self._net_rows + SMALL_ROWS:
             self._cancel()
@@ -46,7 +46,7 @@ class WithheldChanges:
         self._net_rows = self._held.num_rows
 
     def net(self) -> pa.Table:
-        """What has gone and what has come, in this order."""
+        """The net difference: removed rows, then added rows."""
         if not self._held.num_rows:
             return self._held
         self._cancel()
@@ -54,7 +54,7 @@ class WithheldChanges:
         return self._held
 
     def shown_at(self, instant: int) -> list[pa.RecordBatch]:
-        """The net difference as changes of one instant; nothing is withheld any more."""
+        """The net difference as changes at one instant; then nothing is withheld any more."""
         net = self.net()
         self._held, self._net_rows = self._schema.empty_table(), 0
         times = timestamps(np.full(net.num_rows, instant, np.int64))

@@ -1,8 +1,7 @@
-"""What runs is adapted between two steps, as a `Difference` of the host's plan: who runs it measures, `optimize`
-decides.
+"""Running operators are adapted between two steps: consumers measure, and `optimize` decides.
 
-A consumer asks after every step. Where something is to change it does not change it, but hands the difference to the
-host's `change`, which is also how queries come and go.
+A consumer asks after every step. It applies no change itself, but hands a `Difference` of the host's plan to the host's
+`change`, by which queries are also created and dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Change = Callable[[Difference], None]
 
 
 def orders_changed(of: str | CoreKey, joins: Mapping[tuple[int, int], Measuring]) -> Difference:
-    """The orders in which joins are to go on; nothing, mostly. `of`: the query, or the core, that they run for."""
+    """The new orders of those joins that should change theirs. `of`: the query or core that the joins run for."""
     found = {
         JoinKey(of, *number): orders for number, join in joins.items() if (orders := next_orders(join)) is not None
     }

@@ -1,16 +1,16 @@
-"""Steps that are cut where the results of one would be too many to hold at once.
+"""Steps of bounded size, so that the results of one step are never too many to hold at once.
 
-Whoever answers queries may go to any instant on the way to where its inputs have come, and says the same: so what takes
-many rows, or closes many windows, is done in several steps, and the results of each leave before the next begins.
+A consumer may stop at any instant before the watermark of its inputs without changing its answers. So it takes many
+rows, or closes many windows, in several steps, and the results of each step leave before the next one begins.
 
-    rows      How many a step takes follows from what those of the last one made, and at most doubles. Rows of one
-              instant are never divided. 30,000 rows of one key, joined with themselves: steps of 1,024 rows first, of
-              about 20 in the end.
-    reports   A step has so many that they could not hold too many rows, and one report at least.
+    rows      The number of rows in a step follows from the number of results of the last step, and at most doubles.
+              Rows of one instant are never divided. When 30,000 rows of one key are joined with themselves, steps
+              begin with 1,024 rows and end with about 20.
+    reports   A step has as many reports as cannot hold too many rows, and at least one.
 
-What rows of one instant make in a join is found in parts where nobody keeps it, also within a step: pairs that are
-folded, and results that are only added to (`Core.in_parts`). Everything else that a join makes is in a window,
-and held, until it leaves: at one instant no more is made than is held then.
+Within a step, a join finds the results of one instant in parts if nobody keeps them: pairs that are folded, and results
+that are only added (`Core.in_parts`). All other results of a join are in a window and are held until they leave it, so
+one instant makes no more results than are held then.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ import numpy as np
 from panewise.arrays import Ints
 from panewise.slicing.pairs import Cadence
 
-# When a query reports, and how many rows a report has at most besides those to come; 0: as many as come.
+# The reports of a query: when they come due, and how many rows one has at most besides rows to come; 0: none besides.
 InReport = tuple[Cadence, int]
 NEVER = -(2**63)
-RESULTS_MOST = 1 << 20  # About how many results a step may make.
-IN_REPORTS_MOST = 1 << 22  # How many rows the reports of a step may have, if each has as many as it could.
+RESULTS_MOST = 1 << 20  # A step makes about this many results at most.
+IN_REPORTS_MOST = 1 << 22  # The reports of a step have at most this many rows, if each has as many as it can.
 ROWS_FIRST = 1024
 ROWS_MOST = 1 << 22
 
 
 def reports_most(rows: int) -> int:
-    """How many reports of at most so many rows a step may have."""
+    """The number of reports that a step may have, if a report has at most this many rows."""
     return max(1, IN_REPORTS_MOST // max(1, rows))
 
 
 class StepInput(Protocol):
-    """Where rows wait, in order of time."""
+    """An input whose rows wait in order of time."""
 
     def first_times(self, count: int) -> Ints:
-        """The times of the first rows, so many or all there are."""
+        """The times of the first `count` rows, or of all if there are fewer."""
 
 
 class BoundedSteps:
-    """Of one query over rows, or of several that share them."""
+    """The sizes of the steps of one consumer."""
 
     def __init__(self) -> None:
-        self._rows = ROWS_FIRST  # How many rows the next step takes.
+        self._rows = ROWS_FIRST  # Number of rows that the next step takes.
 
     def next(self, inputs: Sequence[StepInput], since: int, until: int, reports: Iterable[InReport] = ()) -> int:
-        """The instant to which the step from `since` on goes, at most `until`. `reports`: of queries that have some."""
+        """The instant, at most `until`, to which the step from `since` goes. `reports`: those of the queries."""
         times = np.concatenate([part.first_times(self._rows + 1) for part in inputs])
         if len(times) > self._rows:
             first_beyond = int(np.partition(times, self._rows)[self._rows])
@@ -66,7 +66,7 @@ class BoundedSteps:
         return until
 
     def made(self, rows: int, results: int) -> None:
-        """A step has taken so many rows and made so many results."""
+        """A step took this many rows and made this many results."""
         if results > RESULTS_MOST or 2 * rows >= self._rows:
             fitting = rows * RESULTS_MOST // max(results, 1)
             self._rows = max(1, min(fitting, 2 * self._rows, ROWS_MOST))

@@ -1,5 +1,4 @@
-"""The families of a channel, whose rows are folded once for several of them
-(`operators/shared_fold/shared_fold.py`)."""
+"""The families of a channel; rows are folded once for several of them (`operators/shared_fold/shared_fold.py`)."""
 
 from __future__ import annotations
 
@@ -15,20 +14,20 @@ from panewise.optimize.sharing.report.family_report import FoldedWith
 
 
 class FoldedFamilies(FamilyFolding):
-    """Families that are not torn get their rows, and each follows the watermark."""
+    """Folds rows for all families; then each that is not torn follows the watermark."""
 
     def __init__(self) -> None:
         self.shared_fold = SharedFold()
 
     def folded_with(self, family: Family) -> FoldedWith | None:
-        """As it was the last time."""
+        """The families that were folded with this one in the last pass."""
         return self.shared_fold.folded_with(family)
 
     def leave(self, reader: Folding) -> None:
         self.shared_fold.leave(reader.family)
 
     def take(self, readers: Sequence[Folding], rows: Rows, more: bool) -> None:
-        torn: dict[int, Exception] = {}  # What was raised, by the id of the family.
+        torn: dict[int, Exception] = {}  # Errors by the id of the family.
         self.shared_fold.torn = lambda families, problem: torn.update(dict.fromkeys(map(id, families), problem))
         self.shared_fold.fold(rows, [reader.family for reader in readers])
         if not more:

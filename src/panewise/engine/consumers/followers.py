@@ -1,7 +1,7 @@
-"""Which queries get the reports of which member of a family.
+"""Which queries follow which member of a family, that is, get its reports.
 
-A member is named after a query, which it follows with all others that mean the same and came at the same moment. Where
-that query leaves and others stay, one of these gives the member its name.
+A member is followed by all queries with the same meaning that were created at the same moment, and has the name of one
+of them. If that query leaves and others stay, the member is renamed after one of the others.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ Meaning = tuple[Aggregation, Cadence]
 
 
 class Followers:
-    """Queries by member, and the member of each query. Every member has a query."""
+    """Queries by member, and the member of each query. Every member is followed by a query."""
 
     def __init__(self) -> None:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """No query follows anybody."""
+        """Forgets everything: no query follows a member."""
         self.member_of: dict[str, str] = {}
         self._queries: dict[str, set[str]] = {}  # by member
         self._moment: object = None
-        self._alike: dict[Meaning, str] = {}  # members that came at the moment, for their like
-        self._began: dict[str, Place] = {}  # where these begin in their ledgers
+        self._alike: dict[Meaning, str] = {}  # Members that were added at this moment.
+        self._began: dict[str, Place] = {}  # Where those members begin in their ledgers.
 
     @property
     def by_member(self) -> Mapping[str, set[str]]:
         return self._queries
 
     def of(self, member: str) -> Iterable[str]:
-        """The queries of a member, if there is one of that name."""
+        """The queries that follow a member; none if there is no such member."""
         return self._queries.get(member, ())
 
-    # -- queries that come ---------------------------------------------------------------------------------------
+    # -- queries that join ---------------------------------------------------------------------------------------
 
-    def come_at(self, moment: object) -> None:
-        """Queries come: members that came at another moment have no likes any more."""
+    def set_moment(self, moment: object) -> None:
+        """Queries join at this moment. Members that were added at another moment cannot be followed by them."""
         if self._moment != moment:
             self._moment, self._alike, self._began = moment, {}, {}
 
     def like(self, meaning: Meaning) -> str | None:
-        """The member that means the same and came at the same moment."""
+        """The member with this meaning that was added at this moment."""
         return self._alike.get(meaning)
 
     def lead(self, query: str, meaning: Meaning) -> None:
-        """A query has a member of its own, which others may follow."""
+        """A query has a member of its own, which others with this meaning may follow."""
         self._alike[meaning] = query
 
     def follow(self, query: str, member: str) -> None:
@@ -57,18 +57,18 @@ class Followers:
         self._queries.setdefault(member, set()).add(query)
 
     def begin_at(self, member: str, place: Place) -> Place:
-        """Where a member's queries begin to read its ledger: where the first of them did."""
+        """The place where queries begin to read their member's ledger: the place of the first of them."""
         return self._began.setdefault(member, place)
 
     def began_at(self, member: str) -> Place | None:
-        """The same where the member came at this moment; else None."""
+        """The place where a member begins in its ledger; None if it was added at another moment."""
         return self._began.get(member)
 
-    # -- queries that go -----------------------------------------------------------------------------------------
+    # -- queries that leave --------------------------------------------------------------------------------------
 
     def leave(self, query: str) -> tuple[str, str | None]:
-        """A query leaves, also one that follows nobody yet: the member that it had, and under which name that goes on;
-        None where nobody is left."""
+        """A query leaves, which may follow no member yet. Returns its member, and the name that the member has from now
+        on; None if no query follows it any more."""
         member = self.member_of.pop(query, query)
         left = self._queries.get(member, set())
         left.discard(query)

@@ -1,9 +1,9 @@
 """Leads: a query that joins a family in mid-stream begins no later than it would alone.
 
-A family has folded rows that the watermark has not passed, in slices that may straddle the windows of a query that
-comes now. Its own slices serve the query from the first point that no row has reached (the *cut*). Alone the query
-would begin at the watermark, because the channel still has those rows. So the windows between the two are answered by a
-family of their own, the *lead*, which begins with the rows that the channel has:
+The family has folded rows that the watermark has not passed, in slices that may straddle the windows of a new query.
+Its slices serve the query only from the first point that no row has reached (the *cut*). Alone, the query would begin
+at the watermark, because the channel still has those rows. So the windows that begin between the two are answered by
+another family, the *lead*, which begins with the rows that the channel has:
 
     rows       x x    x  |x   x x|                    watermark, cut
     the lead             [-------------)              windows that begin before the cut
@@ -11,8 +11,8 @@ family of their own, the *lead*, which begins with the rows that the channel has
     the family                   [-------------)      and all that follow
                                      [-------------)
 
-Queries that come at one moment have one lead. It folds every row once more until the last of its windows has closed;
-so there are never more than `LEADS_MOST`, and a query that comes then begins at the cut.
+Queries that join at one moment share a lead. A lead folds every row once more until the last of its windows has closed.
+So there are at most `LEADS_MOST` leads; a query that joins then begins at the cut.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import Any
 from panewise.arrays import INT64_MIN
 from panewise.engine.channels.channel import Channel
 from panewise.operators.family.family import Family
-from panewise.operators.family.first_reports import first_whole
+from panewise.operators.family.first_reports import first_candidate
 from panewise.operators.reports import Piece
 from panewise.operators.row_batch import Rows
 
-LEADS_MOST = 16  # bounds what rows cost while queries come and go
+LEADS_MOST = 16  # Bounds the cost of a row while queries are created and dropped.
 
 
 class Lead:
-    """`until`: the last report of each member here; the family that it has joined goes on from there."""
+    """One lead. `until`: the last report of each member here; the shared family goes on from there."""
 
     def __init__(self, shared: Family, held_from: int | None, moment: object, recent: Rows | None) -> None:
         self.family = shared.anew_from(held_from)
         self.until: dict[str, int] = {}
         self.moment = moment
         self._shared = shared
-        self._recent = recent  # the rows that it begins with, while members may still come; then None
+        self._recent = recent  # The rows that it begins with; None when no more members can join.
 
     @property
     def begun(self) -> bool:
@@ -48,18 +48,23 @@ class Lead:
         self.family.add(name, member.aggregation, member.cadence)
         self.until[name] = until
 
+    def rename(self, name: str, to: str) -> None:
+        if name in self.until:
+            self.until[to] = self.until.pop(name)
+            self.family.rename(name, to)
+
     def drop(self, name: str) -> None:
         if self.until.pop(name, None) is not None:
             self.family.remove(name)
 
     def begin(self) -> None:
-        """No more members come."""
+        """Folds the first rows; no more members can join."""
         if self._recent is not None:
             rows, self._recent = self._recent, None
             self.family.fold(rows)
 
     def advance(self, watermark: int) -> dict[str, list[Piece]]:
-        """What has come due, by member. Those that have come to their last report leave."""
+        """The reports that have come due, by member. Members leave after their last report."""
         self.begin()
         found: dict[str, list[Piece]] = {}
         while self.until:
@@ -85,15 +90,17 @@ class Leads:
         self._leads: list[Lead] = []
 
     def cover(self, name: str) -> None:
-        """A member has joined the family: a lead answers the whole windows that begin too early for the family."""
+        """A member has joined the family: a lead answers its whole windows that begin before the cut."""
         channel, shared = self._channel, self._shared
-        member, since = shared.members[name], channel.held_from
+        member, since = shared.members[name], channel.missed_before
         cadence = member.cadence
         if channel.cut is not None or not shared.timed or shared.folds_only:
-            return  # rows are not kept, or every row that the family has folded is behind the watermark
-        if cadence.range is None or since is None or shared.watermark == INT64_MIN:
+            return  # Rows are not kept, or the watermark has passed every row that the family has folded.
+        if cadence.range is None or channel.held_from is None or shared.watermark == INT64_MIN:
             return
-        if first_whole(cadence, since) > member.reported:
+        # Alone it would begin with the windows of all rows, if the watermark has passed none.
+        oldest = int(channel.recent().times.min()) if since is None else INT64_MIN
+        if first_candidate(cadence, since, oldest) > member.reported:
             return
         lead = self._leads[-1] if self._leads else None
         if lead is None or lead.begun or lead.moment != channel.moment:
@@ -104,12 +111,12 @@ class Leads:
         lead.add(name, member.reported)
 
     def note(self, first: dict[str, int]) -> None:
-        """The first reports of members of an ungrouped family."""
+        """Sets the first reports of members of an ungrouped family."""
         for lead in self._leads:
             lead.family.note(first)
 
     def begin(self) -> None:
-        """No more members come to the leads that are there."""
+        """No more members can join the present leads."""
         for lead in self._leads:
             lead.begin()
 
@@ -119,7 +126,7 @@ class Leads:
             lead.family.fold(rows)
 
     def advance(self, watermark: int) -> dict[str, list[Piece]]:
-        """What has come due, by member; before the family itself moves on."""
+        """The reports that have come due, by member. Called before the family itself advances."""
         found: dict[str, list[Piece]] = {}
         for lead in self._leads:
             found |= lead.advance(watermark)
@@ -128,9 +135,7 @@ class Leads:
 
     def rename(self, name: str, to: str) -> None:
         for lead in self._leads:
-            if name in lead.until:
-                lead.until[to] = lead.until.pop(name)
-                lead.family.rename(name, to)
+            lead.rename(name, to)
 
     def drop(self, name: str) -> None:
         for lead in self._leads:
@@ -138,7 +143,7 @@ class Leads:
         self._leads = [lead for lead in self._leads if lead.until]
 
     def next_due(self, otherwise: int) -> int:
-        """The first point at which a report of a lead will be due, if that is before the other one."""
+        """The first point at which a report of a lead is due, or `otherwise` if that is earlier."""
         return min([otherwise, *(lead.family.next_due() if lead.begun else INT64_MIN for lead in self._leads)])
 
     @property
@@ -150,7 +155,7 @@ class Leads:
         return [{"until": dict(lead.until), "tree": lead.family.snapshot()} for lead in self._leads]
 
     def restore(self, snapshot: list[dict[str, Any]]) -> None:
-        """The family must have its members already."""
+        """Called when the family has its members."""
         self._leads = []
         for saved in snapshot:
             lead = Lead(self._shared, None, None, None)

@@ -1,6 +1,6 @@
-"""The consumer of one query that shares no family: what all of them do with results, failures and lookups.
+"""The base of consumers that answer one query: how they hand on results, fail and answer lookups.
 
-What runs is the affair of `operator_consumer.py`, `plan_consumer.py` and `shared_plan.py`.
+`operator_consumer.py`, `plan_consumer.py` and `shared_plan.py` say what runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from panewise.plan.explanation import Explanation
 
 
 class OneQueryConsumer(QueryConsumer):
-    """A query, and the ports through which its rows come."""
+    """A query, and the ports at which its rows wait."""
 
     ports: Sequence[Port]
 
@@ -41,33 +41,33 @@ class OneQueryConsumer(QueryConsumer):
     def inputs(self) -> list[Channel]:
         return [port.channel for port in self.ports]
 
-    # -- what a step says ----------------------------------------------------------------------------------------
+    # -- the results of a step -----------------------------------------------------------------------------------
 
     @property
     def goes_on(self) -> bool:
         return self.query.status != "FAILED"
 
-    def say(self, work: Callable[[], pa.Table], until: int) -> int | None:
-        """Does the work of a step and hands its results on: how many there are. A query that cannot be answered any
-        more fails, after what it could still say: None."""
+    def run_step(self, work: Callable[[], pa.Table], until: int) -> int | None:
+        """Does the work of a step and hands its results on; returns their number. If the work raises QueryFailed, the
+        query gets the results that the error carries and fails; returns None."""
         try:
             with Overflows() as found:
                 table = work()
         except QueryFailed as problem:
             if isinstance(problem.results, pa.Table):
-                self._tell(problem.results, until)
+                self._hand_on(problem.results, until)
             self.fail(problem.message)
             return None
         self.query.overflowed(found.count)
-        self._tell(table, until)
+        self._hand_on(table, until)
         return int(table.num_rows)
 
-    def _tell(self, table: pa.Table, until: int) -> None:
+    def _hand_on(self, table: pa.Table, until: int) -> None:
         pieces: list[Piece] = list(table.to_batches()) if table.num_rows else []
         self.query.receive(pieces, until)
 
     def in_report(self) -> list[InReport]:
-        """When its query reports, and how many rows a report has at most."""
+        """The reports of its query, for `BoundedSteps`."""
         return [] if self._cadence is None else [(self._cadence, self._most_in_report)]
 
     @property
@@ -80,7 +80,7 @@ class OneQueryConsumer(QueryConsumer):
         self.detach()
 
     def let_go(self, name: str) -> None:
-        """It takes nothing in any more for a query that has failed."""
+        """Nothing to do: it takes no rows in for a query that has failed."""
 
     def fail(self, reason: str) -> None:
         self.torn = True
@@ -90,33 +90,33 @@ class OneQueryConsumer(QueryConsumer):
 
     @abstractmethod
     def _begin_anew(self) -> None:
-        """What was held goes: fresh operators are in its place."""
+        """Replaces the operators by fresh ones, and drops the state."""
 
     # -- what it answers -----------------------------------------------------------------------------------------
 
     def lookup(self, name: str, at: int | None) -> pa.Table:
-        """The relation now or then; of a periodic query the last report."""
-        periodic, come_to = self.query.block.periodic, self.come_to
+        """The relation now or at an instant; for a periodic query, the last report."""
+        periodic, watermark = self.query.block.periodic, self.watermark
         if at is not None:
             self._check_held(name, at)
-        if come_to == INT64_MIN:
+        if watermark == INT64_MIN:
             names = self.query.arrow.names if periodic else [item.name for item in self.query.block.items]
             return self.query.arrow.empty_table().select(names)
         if at is None:
-            at = come_to if periodic else come_to - 1
+            at = watermark if periodic else watermark - 1
         return self._answer(at)
 
     @abstractmethod
     def _check_held(self, name: str, at: int) -> None:
-        """NotHeldError where an instant cannot be looked up, or not yet."""
+        """NotHeldError if an instant cannot be looked up, or not yet."""
 
     @abstractmethod
     def _answer(self, at: int) -> pa.Table: ...
 
     def explained(self) -> Explanation:
-        return Explanation(f"QUERY {self.query.shown}", self._said)
+        return Explanation(f"QUERY {self.query.shown}", self._explained_fields)
 
     @property
     @abstractmethod
-    def _said(self) -> dict[str, str]:
-        """What EXPLAIN says of how it is run."""
+    def _explained_fields(self) -> dict[str, str]:
+        """The fields of EXPLAIN that say how it runs."""

@@ -1,4 +1,4 @@
-"""The consumer of a query that shares with nobody: an operator on a channel of its own."""
+"""The consumer of a query that shares nothing: an operator over the rows of one channel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OperatorConsumer(OneQueryConsumer):
         make: Callable[[], RowOperator],
         history: ArchivedHistory | None = None,
     ) -> None:
-        """`make`: a fresh operator of the node. `history`: what it is attached with."""
+        """`make`: makes a fresh operator of the node. `history`: the rows that it takes first."""
         super().__init__(query, [channel])
         self.ports = (Port(self, channel),)
         self._stepping = Stepping(self.ports, self._step)
@@ -51,14 +51,14 @@ class OperatorConsumer(OneQueryConsumer):
         if history is None:
             attach_ports(self.ports, None)
             return
-        unsaid, rows = history.unsaid, history.rows
-        if unsaid:
+        silent_rows, rows = history.silent_rows, history.rows
+        if silent_rows:
             try:
-                self.operator.take_in(rows.slice(0, unsaid))
+                self.operator.take_in(rows.slice(0, silent_rows))
             except QueryFailed as problem:
                 self.fail(problem.message)
                 return
-        attach_ports(self.ports, [rows.slice(unsaid, len(rows))])
+        attach_ports(self.ports, [rows.slice(silent_rows, len(rows))])
 
     def detach(self) -> None:
         for port in self.ports:
@@ -76,10 +76,10 @@ class OperatorConsumer(OneQueryConsumer):
         elif not self._silent:
             stepping.go_to(stepping.reached, lambda: self.goes_on, self.in_report)
         elif stepping.reached > stepping.watermark:
-            stepping.leap(stepping.reached)  # there is nothing to bound
+            stepping.leap(stepping.reached)  # It makes no results, so the step needs no bound.
 
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
-        return self.say(lambda: self.operator.process(rows[0], until), until) or 0
+        return self.run_step(lambda: self.operator.process(rows[0], until), until) or 0
 
     @property
     def _most_in_report(self) -> int:
@@ -95,13 +95,15 @@ class OperatorConsumer(OneQueryConsumer):
         return self.operator.counted_rows(partition_by)
 
     def explained(self) -> Explanation:
-        return Explanation(f"QUERY {self.query.shown}", {**self._said, "window": str(self.query.block.window)})
+        return Explanation(
+            f"QUERY {self.query.shown}", {**self._explained_fields, "window": str(self.query.block.window)}
+        )
 
     def explained_query(self, query: HostedQuery) -> Explanation:
-        return explain(query.plan).saying(self._said)
+        return explain(query.plan).saying(self._explained_fields)
 
     @property
-    def _said(self) -> dict[str, str]:
+    def _explained_fields(self) -> dict[str, str]:
         return {"operator": self._name, **self.operator.described}
 
     @property
@@ -109,16 +111,18 @@ class OperatorConsumer(OneQueryConsumer):
         return self.operator.relation
 
     @property
-    def come_to(self) -> int:
+    def watermark(self) -> int:
         return self.channel.watermark
 
     def _check_held(self, name: str, at: int) -> None:
         if not self.operator.answers_past:
             raise NotHeldError(f"only the last report of '{name}' is held")
-        watermark = self.come_to
+        watermark = self.watermark
         if watermark != INT64_MIN and at >= watermark and isinstance(self.query.block.window, RowsWindow):
             reached = format_instant(watermark)
-            raise NotHeldError(f"'{name}' has not come so far yet", hint=f"'{self.channel.name}' has come to {reached}")
+            raise NotHeldError(
+                f"'{name}' has not come to that instant yet", hint=f"'{self.channel.name}' has come to {reached}"
+            )
 
     def _answer(self, at: int) -> pa.Table:
         return self.operator.lookup(at)
@@ -134,9 +138,9 @@ class OperatorConsumer(OneQueryConsumer):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         operator = snapshot["operator"]
-        if snapshot.get("last_report") is not None:  # where an earlier panewise kept that of RESTORE
+        if snapshot.get("last_report") is not None:  # An earlier panewise kept RESTORE's report here.
             operator = {**operator, "last": snapshot["last_report"]}
         self.operator.restore(operator)
         watermark = snapshot.get("watermark", INT64_MIN)
         self._stepping.go_on_from(watermark)
-        self.ports[0].come_to(watermark)
+        self.ports[0].move_to(watermark)

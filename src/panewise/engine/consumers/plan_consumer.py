@@ -1,8 +1,8 @@
-"""The consumer of a plan over several inputs: it reads several channels and goes as far as the slowest of them.
+"""The consumer of a plan over several inputs: it reads several channels, and its watermark is that of the slowest.
 
-Each input has a port on its channel. Tables that statements change hold nothing up: their changes are there when the
-plan takes its next step. For a table that a stream changes the plan has a clock on that stream's channel, and waits for
-it as for its inputs.
+Each input has a port on its channel. The plan does not wait for tables that statements change: it sees their changes in
+its next step. For a table that a stream changes, it has a clock on that stream's channel, and waits for it as for an
+input.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from panewise.plan.physical_plan import DeltaQuery
 
 
 class DeltaConsumer(OneQueryConsumer):
-    """A plan over deltas and its query: what runs alone and what runs over a core have in common."""
+    """A plan over deltas and its query: the base of plans that run alone and of plans over a shared core."""
 
     reads_several = True
 
@@ -51,26 +51,26 @@ class DeltaConsumer(OneQueryConsumer):
     @property
     @abstractmethod
     def operators(self) -> Sequence[Described]:
-        """Those with state, from the inputs up."""
+        """The operators with state, from the inputs up."""
 
     @property
     def folded(self) -> bool:
-        """Whether others fold its groups with their own."""
+        """Whether a shared core folds its groups together with those of other queries."""
         return False
 
     def explained_query(self, query: HostedQuery) -> Explanation:
         rates = {port.channel.name: port.rate for port in self.ports if port.rate is not None}
         statistics = Statistics(rates=rates)
-        return explained(self.node, statistics, self._said, self.folded, self.sharing)
+        return explained(self.node, statistics, self._explained_fields, self.folded, self.sharing)
 
     @property
     def sharing(self) -> int:
-        """How many queries run its core, itself among them."""
+        """Number of queries that share its core, itself included."""
         return 1
 
     @property
-    def _said(self) -> dict[str, str]:
-        """The operators with state, from the inputs up, and what each has to say."""
+    def _explained_fields(self) -> dict[str, str]:
+        """The operators with state, from the inputs up, and the fields of each."""
         found = {"operators": ", ".join(operator.name for operator in self.operators)}
         for operator in self.operators:
             found.update(operator.said)
@@ -85,7 +85,7 @@ class DeltaConsumer(OneQueryConsumer):
         return self.plan.begins
 
     def ends(self, channel: Channel, newest: int) -> list[int]:
-        """When the windows of all inputs have let their last rows go: a plan goes as far as the slowest of them."""
+        """When the windows of each input have let their last row go: the plan waits for the slowest input."""
         windows = [node.window for node in windowed_inputs(self.query.plan)]
         ends = []
         for window, read in zip(windows, self.inputs, strict=True):
@@ -99,20 +99,20 @@ class DeltaConsumer(OneQueryConsumer):
 
     @property
     def relation(self) -> RelationRows:
-        """The answer."""
+        """The answer as a relation of rows."""
         return self.plan.relation
 
     def _check_held(self, name: str, at: int) -> None:
-        if INT64_MIN < self.come_to < at:
+        if INT64_MIN < self.watermark < at:
             slowest = min(self.waits_for, key=lambda channel: channel.watermark)
-            raise NotHeldError(f"'{name}' has not come so far yet", hint=f"it waits for '{slowest.name}'")
+            raise NotHeldError(f"'{name}' has not come to that instant yet", hint=f"it waits for '{slowest.name}'")
 
     def _answer(self, at: int) -> pa.Table:
         return self.plan.lookup(at)
 
 
 class PlanConsumer(DeltaConsumer):
-    """A plan of its own, its ports, its clocks and the tables that it reads."""
+    """A plan that shares no core, its ports, its clocks and the tables that it reads."""
 
     def __init__(
         self,
@@ -123,7 +123,8 @@ class PlanConsumer(DeltaConsumer):
         history: PlanHistory | None,
         change: Change,
     ) -> None:
-        """`history`: what it begins with; no tables then. `change`: goes from one plan of the host to another."""
+        """`history`: the rows that it begins with; only without tables. `change`: applies a difference to the host's
+        plan."""
         self._change = change
         self._make = partial(
             DeltaPlan,
@@ -146,8 +147,8 @@ class PlanConsumer(DeltaConsumer):
         return self.plan.operators
 
     @property
-    def _said(self) -> dict[str, str]:
-        found = super()._said
+    def _explained_fields(self) -> dict[str, str]:
+        found = super()._explained_fields
         if not self.clocks:
             return found
         waits = ", ".join(clock.channel.name for clock in self.clocks)
@@ -176,7 +177,7 @@ class PlanConsumer(DeltaConsumer):
             table.detach(source)
 
     def advance(self) -> None:
-        """What a table that has failed still lets be known comes out before the rest."""
+        """Goes first to where failed tables are still known, so that earlier results leave before the query fails."""
         if not self.goes_on:
             self._stepping.forget()
             return
@@ -187,7 +188,7 @@ class PlanConsumer(DeltaConsumer):
 
     def _step(self, rows: list[Rows], since: int, until: int) -> int:
         made = self.plan.results_made
-        self.say(lambda: self.plan.process(rows, until), until)
+        self.run_step(lambda: self.plan.process(rows, until), until)
         adapted = orders_changed(self.query.name, self.plan.adapting)
         if adapted.ordered:
             self._change(adapted)
@@ -198,8 +199,8 @@ class PlanConsumer(DeltaConsumer):
         self.plan, self._tables = self._make(), ()
 
     @property
-    def come_to(self) -> int:
-        """That of the slowest input."""
+    def watermark(self) -> int:
+        """The watermark of the slowest input."""
         return self._stepping.watermark
 
     @property
@@ -219,16 +220,16 @@ class PlanConsumer(DeltaConsumer):
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
         for clock, reached in zip(self.clocks, snapshot["clocks"], strict=True):
-            clock.come_to(reached)
+            clock.move_to(reached)
         self._stepping.go_on_from(snapshot["watermark"])
-        if snapshot.get("failed"):  # as snapshots were once written
+        if snapshot.get("failed"):  # Snapshots of an earlier panewise say so.
             self.fail("")
 
 
 def missed_before(channels: Sequence[Channel], history: PlanHistory | None) -> list[int | None]:
-    """Rows before these instants are not seen by a plan that begins now; None where there were none."""
+    """For each input, the instant before which a plan that begins now misses rows; None if it misses none."""
     if history is not None:
         return history.held_from
-    # Results of a query may be missing though none has come.
+    # Results of a query may be missing even before the first one.
     begun = [channel.rows_seen > 0 or channel.whole_from is not None for channel in channels]
     return [channel.missed_before if has_begun else None for channel, has_begun in zip(channels, begun, strict=True)]

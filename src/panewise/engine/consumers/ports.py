@@ -1,7 +1,7 @@
-"""Ports: the inputs of what a host runs in event-time order, each as its channel sees it.
+"""Ports: the inputs of consumers that take rows in event-time order, as readers of their channels.
 
-Rows wait at their port until the watermarks of all inputs have passed them. A clock is an input without rows: how far a
-stream has come that changes a table of the plan.
+Rows wait at their port until the watermarks of all inputs have passed them. A clock is an input without rows: it has
+the watermark of a stream that changes a table of the plan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from panewise.temporal import SECOND
 
 
 class Clock(Reader):
-    """How far a channel has come. Who changes a table by the channel's rows has taken them before."""
+    """The watermark of a channel. The reader that applies the channel's rows to a table takes them before the clock."""
 
     def __init__(self, owner: PortOwner, channel: Channel) -> None:
         self.owner = owner
@@ -33,11 +33,11 @@ class Clock(Reader):
         return INT64_MIN
 
     def take(self, rows: Rows, watermark: int) -> None:
-        self.come_to(watermark)
+        self.move_to(watermark)
         self.owner.advance()
 
-    def come_to(self, watermark: int) -> None:
-        """Its channel has come so far."""
+    def move_to(self, watermark: int) -> None:
+        """The channel's watermark is at least this."""
         self.watermark = max(self.watermark, watermark)
 
     def fail(self, reason: str) -> None:
@@ -60,7 +60,7 @@ class Port(Clock):
     def __init__(self, owner: PortOwner, channel: Channel) -> None:
         super().__init__(owner, channel)
         self._waiting: list[Rows] = []
-        self._rows, self._first, self._last = 0, 0, 0  # how many rows have come since, and between which times
+        self._rows, self._first, self._last = 0, 0, 0  # Number of rows that have come, their first and last times.
 
     def take(self, rows: Rows, watermark: int) -> None:
         if len(rows):
@@ -70,11 +70,11 @@ class Port(Clock):
         super().take(rows, watermark)
 
     def forget(self) -> None:
-        """Nothing waits any more."""
+        """Drops the waiting rows."""
         self._waiting = []
 
     def first_times(self, count: int) -> Ints:
-        """Of the rows that wait, which are in order."""
+        """The times of the first `count` waiting rows, in order; of all if there are fewer."""
         found, left = [NONE], count
         for rows in self._waiting:
             found.append(rows.times[:left])
@@ -82,7 +82,7 @@ class Port(Clock):
         return np.concatenate(found)
 
     def released(self, until: int) -> Rows:
-        """The rows below an instant, which are in order."""
+        """Takes out the rows before an instant, in order."""
         if not self._waiting:
             return self.channel.empty_rows()
         rows = concatenated(self._waiting)
@@ -92,7 +92,7 @@ class Port(Clock):
 
     @property
     def rate(self) -> float | None:
-        """Rows a second of event time since it began or was restored; None before there are two times."""
+        """Rows per second of event time since it began or was restored; None before there are two times."""
         return self._rows * SECOND / (self._last - self._first) if self._last > self._first else None
 
     @property
@@ -111,7 +111,7 @@ class Port(Clock):
 
 
 def attach_ports(ports: Sequence[Port], history: Sequence[Rows] | None) -> None:
-    """Ports read from now on, each after the rows of its history. The last one that is attached makes their owner go on
-    with the rows of all."""
+    """Attaches the ports to their channels, each with the rows of its history first. Attaching the last one makes their
+    owner advance."""
     for number, port in enumerate(ports):
         port.channel.attach(port, None if history is None else history[number])

@@ -1,15 +1,15 @@
-"""What a host runs: the contract of consumers, which take rows from channels and answer queries.
+"""The contract of consumers, which take rows from channels and answer queries. A host runs nothing else.
 
     attach          it reads its channels from now on, through ports or as their reader (`readers.py`)
-    take            a port, or the consumer itself, gets rows and how far the channel has come
+    take            a port, or the consumer itself, gets rows and the watermark of the channel
     advance         it goes as far as its inputs have come, and hands results on in bounded parts (`bounded_steps.py`)
-    lookup          what a query answers, now or at an instant
+    lookup          the answer of a query, now or at an instant
     snapshot        its state, from which `restore` makes a fresh consumer go on
-    explained       what it is, and `fed`, `inputs`, `waits_for`, `tables` what it feeds and reads
+    explained       its line in EXPLAIN; `fed`, `inputs`, `waits_for`, `tables`: what it feeds and reads
 
-A family of periodic aggregates answers many queries (`family_consumer.py`); an operator (`operator_consumer.py`) and a
-plan over several inputs (`plan_consumer.py`), alone or over a core that others have too (`shared_plan.py`), answer one.
-Who has a consumer does not ask which it is. What is said here of the rest holds for one that reads one channel.
+A family of periodic aggregates answers many queries (`family_consumer.py`). An operator (`operator_consumer.py`) and a
+plan over several inputs (`plan_consumer.py`), alone or over a shared core (`shared_plan.py`), answer one. A host never
+asks which of them a consumer is. Methods that have a body here are written for a consumer that reads one channel.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from panewise.plan.explanation import Explanation
 class QueryConsumer(ABC):
     """Reads channels, and feeds one query or several."""
 
-    channel: Channel  # what its queries count as reading where one only can be named
-    torn = False  # whether it has failed, and holds nothing
-    is_shared = False  # whether several queries share what it holds, which is then nobody's own
-    reads_several = False  # whether it goes as far as the slowest of several inputs
+    channel: Channel  # The channel that its queries read; the first one if it reads several.
+    torn = False  # Whether it has failed, and holds nothing.
+    is_shared = False  # Whether several queries share its state, so that its bytes belong to no single query.
+    reads_several = False  # Whether it reads several channels, and waits for the slowest.
 
     # -- what it reads and feeds ---------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def fed(self) -> list[HostedQuery]:
-        """The queries that get what it says."""
+        """The queries that get its results."""
 
     @property
     def read_queries(self) -> list[HostedQuery]:
-        """Those of them that other queries read."""
+        """The fed queries that other queries read."""
         return [query for query in self.fed if query.consumers]
 
     @property
@@ -56,7 +56,7 @@ class QueryConsumer(ABC):
 
     @property
     def waits_for(self) -> list[Channel]:
-        """All channels that hold it up."""
+        """The channels whose watermarks it waits for."""
         return self.inputs
 
     @property
@@ -65,16 +65,16 @@ class QueryConsumer(ABC):
 
     @abstractmethod
     def attach(self) -> None:
-        """It reads its channels from now on, and goes as far as they have come."""
+        """It reads its channels from now on, and advances as far as they have come."""
 
     @abstractmethod
     def detach(self) -> None:
-        """It reads no more."""
+        """It reads its channels no more."""
 
     @abstractmethod
     def advance(self) -> None:
-        """As far as all inputs have come. No part of its results that leaves at once has more rows than about a bound,
-        or those of one report or of one instant."""
+        """Goes as far as all inputs have come. Results leave in parts; each has at most about `RESULTS_MOST` rows, or
+        the rows of one report or one instant."""
 
     @property
     def joins(self) -> Mapping[tuple[int, int], OrderedJoin]:
@@ -82,12 +82,12 @@ class QueryConsumer(ABC):
         return {}
 
     def counted_rows(self, partition_by: tuple[str, ...]) -> RowCounts | None:
-        """How many rows of each partition it has counted; None where it does not count by these columns."""
+        """How many rows of each partition it has counted; None if it does not count by these columns."""
         return None
 
     @abstractmethod
     def ends(self, channel: Channel, newest: int) -> list[int]:
-        """When the windows have closed that hold a row of this time of one of its channels."""
+        """When the windows close that hold a row of this time on one of its channels."""
 
     @property
     def running(self) -> list[str]:
@@ -100,23 +100,23 @@ class QueryConsumer(ABC):
 
     @abstractmethod
     def explained_query(self, query: HostedQuery) -> Explanation:
-        """The plan of one of its queries, and how it is run."""
+        """The plan of one of its queries, and how it runs."""
 
     # -- what it answers -----------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
-    def come_to(self) -> int:
-        """The watermark of what lookups answer."""
+    def watermark(self) -> int:
+        """The watermark up to which lookups are answered."""
 
     @property
     def begins(self) -> int | None:
-        """The first instant that it accounts for, where it has one of its own."""
+        """The first instant that its results cover; None if it sets none itself."""
         return None
 
     @property
     def is_postponed(self) -> bool:
-        """Whether it has taken rows and has yet to say what they complete; `catch_up` does."""
+        """Whether it has taken rows and has due reports to answer, which `catch_up` does."""
         return False
 
     def catch_up(self) -> None:
@@ -126,11 +126,11 @@ class QueryConsumer(ABC):
     def lookup(self, name: str, at: int | None) -> pa.Table: ...
 
     def holds_until(self, name: str) -> int | None:
-        """The watermark at which a lookup without an instant is answered otherwise; None where that is not known."""
+        """The watermark at which a lookup without an instant has another answer; None if that is not known."""
         return None
 
     def answered_at(self, report: int) -> float | None:
-        """By the clock when a report was made; None: when the rows that completed it were processed."""
+        """The clock when a postponed report was answered; None if it was answered when its rows were processed."""
         return None
 
     @property
@@ -138,23 +138,23 @@ class QueryConsumer(ABC):
         """The answer of a continuous query without aggregates."""
         raise AssertionError("the answer of a periodic query is no relation of rows")
 
-    # -- queries that go -----------------------------------------------------------------------------------------
+    # -- queries that leave --------------------------------------------------------------------------------------
 
     @abstractmethod
     def leave(self, name: str) -> None:
-        """A query was dropped, or could not be started; what only it needed goes."""
+        """A query was dropped, or could not be started: removes the state that only it needed."""
 
     @abstractmethod
     def fail(self, reason: str) -> None:
         """Its state is torn: all its queries are FAILED."""
 
     def fail_query(self, name: str, reason: str) -> None:
-        """A query had failed before, alone of those that share with it."""
+        """One query fails; those that share with it go on."""
         self.fail(reason)
 
     @abstractmethod
     def let_go(self, name: str) -> None:
-        """A query has failed elsewhere, and gets nothing more."""
+        """A query has failed elsewhere, and gets no more results."""
 
     # -- state ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The last step of periodic queries that say ISTREAM or DSTREAM: from reports to what changed between them."""
+"""The last step of periodic queries with ISTREAM, DSTREAM or RESTORE: the changes between reports."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from panewise.temporal import TimeWindow
 
 
 class Finish(ABC):
-    """The last step of a query: what it says of its reports."""
+    """The last step of a query: makes its results from its reports."""
 
     @abstractmethod
     def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table:
-        """What is said of some reports, all that are due up to a point. `points`: the report of each row, on the axis
-        of the family; `times`: the event times of row numbers."""
+        """The results of the rows of all reports that have come due up to a point. `points`: the report of each row, on
+        the axis of the family; `times`: the event times of row numbers."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]: ...
@@ -56,7 +56,7 @@ class CountedFinish(Finish):
     def __init__(self, relation: RelationToStream, rows: int, slide: int, offset: int, last: int) -> None:
         self._relation = relation
         self._rows, self._slide, self._offset = rows, slide, offset
-        self._last = last // slide  # the number of the last report seen
+        self._last = last // slide  # The number of the last report.
 
     def process(self, reports: pa.Table, points: Ints, upto: int, times: Callable[[Ints], Ints]) -> pa.Table:
         first, after = self._last + 1, upto // self._slide + 1
@@ -78,7 +78,7 @@ class CountedFinish(Finish):
 
 
 class RestoredOperator(RowOperator):
-    """RESTORE: a continuous query beside the periodic one, and what both together report."""
+    """RESTORE: a continuous operator beside the periodic one, and the reports of both together."""
 
     answers_past = False
 
@@ -86,7 +86,7 @@ class RestoredOperator(RowOperator):
         self._continuous = continuous
         self._periodic = periodic
         self._restore = restore
-        self._last: pa.Table = schema.empty_table()  # the last report that had rows
+        self._last: pa.Table = schema.empty_table()  # The last report with rows.
 
     @property
     def bytes_held(self) -> int:
@@ -125,7 +125,7 @@ class RestoredOperator(RowOperator):
 
 
 class SoleFamily(RowOperator):
-    """A family of one query as an operator of its own, beside which RESTORE runs a continuous one."""
+    """A family of one query as an operator; RESTORE runs a continuous operator beside it."""
 
     def __init__(self, family: Family, name: str, schema: pa.Schema) -> None:
         self._family = family
@@ -154,7 +154,7 @@ class SoleFamily(RowOperator):
         return pa.Table.from_batches(batches, schema=self._schema)
 
     def lookup(self, at: int) -> pa.Table:
-        raise AssertionError("RESTORE keeps the last report of both together")
+        raise AssertionError("RESTORE keeps the last report of both operators")
 
     def snapshot(self) -> dict[str, Any]:
         return self._family.snapshot()

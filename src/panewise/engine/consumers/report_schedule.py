@@ -1,35 +1,34 @@
-"""Which reports are computed first while a stream is behind: the techniques of `panewise.schedule` in the engine.
+"""Which reports are answered first while a stream is behind, by the techniques of `panewise.schedule`.
 
-A stream is behind while its queue is more than half full. Rows are folded into all families of queries then as always,
-each once; but a family (the queries of one tree) whose reports have come due is not answered in the same breath. It
-waits, with the others of its stream, until the technique chooses it; between two choices the engine looks at the clock,
-and goes back to folding rows when the reports of this turn have had their share of it.
+A stream is behind while its queue is more than half full. Rows are still folded into all families of queries, once
+each. But a family whose reports have come due is not answered at once. It waits, with the others of its stream, until
+the technique chooses it. Between two choices the engine looks at the clock, and goes back to folding rows when the
+reports of this flush have used up their share of time.
 
     rows       [ fold ][ fold ]            [ fold ]        [ fold ]          all families, every row once
     reports             a (slide 1 s) b    ^ budget   a    ^ budget   a, c   by deadline; c (slide 60 s) has waited
 
-What is postponed is answered in one pass later, every report for its own instant: schedules decide when, never what
-(DESIGN: the exact reading of slides). That is so because slices stay open until their family is answered, and rows that
-come later lie after them: the stream has judged which rows are late before any family sees them.
+Postponed reports are answered later in one pass, each for its own instant: a schedule decides when, never what. Slices
+stay open until their family is answered. Rows that come later lie after these slices, because the stream has judged
+which rows are late before any family sees them.
 
-A *task* is a family, its period the shortest slide in it. A report is to be out before the next one of its family comes
-due; that is its deadline. Time is counted in updates, of which one is the shortest slide over the stream. Families of
-one stream are a *group*: they share the pass over its rows. What runs together is answered without a look at the clock.
+A *task* is a family; its period is its shortest slide. The deadline of a report is when the next report of its family
+comes due. Time is counted in updates; an update is the shortest slide over the stream. Families of one stream are a
+*group*: they share the pass over its rows. Families that are chosen together are answered without a look at the clock.
 
     earliest-deadline   one family after the other
-    conservative        all whose deadlines fall into the same update
-    late                all whose deadline has passed; where there are none, as conservative
-    late-pending        the same, and those whose deadline will have passed with the next update
+    conservative        all families whose deadlines fall into the same update
+    late                all families whose deadline has passed; if there are none, as conservative
+    late-pending        as late, with the families whose deadline will have passed at the next update
 
 Invariants:
 
-- What is postponed is answered, at the latest: with the turn that leaves no rows waiting; before somebody reads it,
-  runs a statement or takes a snapshot; when its family trails the stream by so many of its shortest slides, or
-  holds so many open slices, that it cannot wait (`FamilyConsumer.can_wait`). So memory is bounded, and no family
-  starves.
-- Families that others read row by row, and those that code of users folds, never wait.
+- Postponed reports are answered at the latest: by the flush that leaves no row pending; before somebody reads them,
+  runs a statement or takes a snapshot; when their family trails the stream too far, or has too many open slices, to
+  wait (`PostponedReports.can_wait`). So memory is bounded, and no family starves.
+- Families whose queries are read by other queries, or that call users' functions, never wait.
 
-Cost: O(families) a turn and O(families squared) where each is chosen by itself; nothing while the stream keeps up.
+Cost: O(families) per flush, O(families squared) if each is chosen by itself; nothing while the stream keeps up.
 Golab 2006, sections 8.4.2 (algorithm 9), 8.4.3 (10) and 8.4.5 (11); the same by simulation:
 `papers/golab2006/timetable.py`.
 """
@@ -57,16 +56,16 @@ SCHEDULES: dict[str, Choice | None] = {
 }
 DEFAULT = "earliest-deadline"
 CHANGE_SLIDES = ("aggressive", "hybrid")
-BEHIND = 0.5  # the share of its queue from which on a stream is behind; load shedding begins there too
-SHARE = 0.5  # of the time that the rows of a turn took, for reports
-LEAST_S = 0.002  # but not less than this
+BEHIND = 0.5  # A stream is behind if more than this share of its queue is full; load shedding begins there too.
+SHARE = 0.5  # The time for the reports of a flush, as a share of the time that its rows took.
+LEAST_S = 0.002  # The least time for the reports of a flush.
 
 
 class ReportSchedule:
-    """How one engine answers families of queries while it is behind.
+    """The schedule of one engine.
 
-    `begins_behind` and `stays_behind` say of a stream whether reports may wait in a turn, and whether they still may at
-    its end; `budget` how many seconds reports get after so many seconds for rows. Tests set them.
+    `begins_behind` and `stays_behind` say whether the reports of a stream may wait when a flush begins, and when its
+    rows are folded. `budget` gives the seconds for reports, from the seconds that the rows took. Tests set them.
     """
 
     def __init__(self, name: str = DEFAULT) -> None:
@@ -87,11 +86,12 @@ class ReportSchedule:
         self.budget: Callable[[float], float] = share_of
 
     def postpones(self, stream: Stream) -> bool:
-        """Whether reports that can wait are postponed in the turn that begins."""
+        """Whether reports that can wait are postponed in the flush that begins."""
         return self.choose is not None and self.begins_behind(stream)
 
     def answer(self, stream: Stream, since: float) -> None:
-        """Rows have been folded since then: answers families in order until the time is used up."""
+        """Rows have been folded since that instant of the clock: answers families in order until the time is used
+        up."""
         if self.choose is not None and stream.postponed and self.stays_behind(stream):
             self._answer_in_order(stream, since, self.choose)
         else:
@@ -112,12 +112,12 @@ class ReportSchedule:
 
 
 def is_pressed(stream: Stream) -> bool:
-    """Whether more rows wait than half of the stream's queue; a stream without one never is."""
+    """Whether more than half of the stream's queue is full; a stream without a queue is never behind."""
     return stream.queue is not None and stream.queue.rows + stream.waiting_rows > BEHIND * stream.queue.capacity
 
 
 def has_backlog(stream: Stream) -> bool:
-    """Whether rows wait: then there is another turn."""
+    """Whether rows are pending: then another flush follows."""
     return stream.waiting_rows > 0 or (stream.queue is not None and stream.queue.waiting)
 
 
@@ -126,10 +126,10 @@ def share_of(seconds: float) -> float:
 
 
 def waiting_families(stream: Stream) -> tuple[dict[Task, Postponed], dict[Task, int]]:
-    """The families with reports that have come due and are not answered, as tasks by deadline.
+    """The families with postponed reports, as tasks in order of deadline, and the updates left until each deadline.
 
-    And how many updates are left until each deadline: less than 0 where it has passed, 0 where it will have with the
-    next update. Of equal ones the one that is earlier by less than an update comes first, then the shorter slide.
+    That number is negative if the deadline has passed, and 0 if it will have passed at the next update. Of equal
+    deadlines, the shorter slide comes first.
     """
     due = []
     for family in stream.postponed:

@@ -1,10 +1,10 @@
-"""The numbers of a stream's rows and the event times of the last ones, for families whose axis counts rows.
+"""The numbers of a stream's rows and the event times of the last rows, for families whose axis is row numbers.
 
     numbers   0 ............. times_from ............. taken
                                times are held from here
 
-Numbers count from the beginning of the stream, not of the family. Times are held as far back as windows and the changes
-between two reports reach.
+Rows are numbered from the beginning of the stream, not of the family. Times are held as far back as windows and the
+changes between two reports reach.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from panewise.arrays import Ints
 
 
 class RowTimes:
-    """`taken` rows were handed to the family so far."""
+    """`taken`: the number of the next row."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -35,12 +35,12 @@ class RowTimes:
         return np.arange(first, self.taken, dtype=np.int64)
 
     def of(self, numbers: Ints) -> Ints:
-        """The event times of rows, of the oldest one held where they are older."""
+        """The event times of rows; for older rows, the oldest time held."""
         result: Ints = self._times[np.maximum(numbers, self._times_from) - self._times_from]
         return result
 
     def forget(self, reach: int) -> None:
-        """No window reaches back over more rows than these."""
+        """Drops old times: no window reaches back over more than `reach` rows."""
         gone = len(self._times) - 2 * reach - 1
         if gone > 0:
             self._times, self._times_from = self._times[gone:], self._times_from + gone

@@ -1,8 +1,8 @@
-"""Queries over the same core: one set of ports, one core, and for each query the rest of its plan.
+"""Queries over a shared core: one set of ports, one core, and for each query the rest of its plan.
 
 A core is a join, or a DISTINCT, over windows of time (`plan/shared_core.py`). It runs over the windows of all its
-queries at once and gives each the changes that its own windows see. A query that comes later begins, as if it ran
-alone, when its windows are whole.
+queries at once, and gives each query the changes that its own windows see. A query that joins later begins when its
+windows are whole, as it would alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from panewise.plan.physical_plan import CoreKey, CoreOperator, DeltaQuery
 
 
 def core_operator(node: DeltaQuery) -> Core:
-    """The operator of a core, as the node of its first query says."""
+    """The operator of a core, as planned for its first query."""
     assert node.core is not None
     if node.core_operator is CoreOperator.DISTINCT:
         return DistinctCore(node.core)
@@ -48,10 +48,7 @@ def core_operator(node: DeltaQuery) -> Core:
 
 
 class SharedPlan(PortOwner):
-    """The ports and the core of queries that have it in common.
-
-    `change` goes from one plan of the host to another, as far as the core is concerned.
-    """
+    """The ports, the core and the queries that share it. `change` applies a difference to the host's plan."""
 
     def __init__(self, key: CoreKey, node: DeltaQuery, channels: list[Channel], change: Change) -> None:
         self._key = key
@@ -61,18 +58,18 @@ class SharedPlan(PortOwner):
         self.ports = [Port(self, channel) for channel in channels]
         self.members: dict[str, SharingConsumer] = {}
         self._stepping = Stepping(self.ports, self._step)
-        self._starts: dict[str, int] = {}  # by query, when the series of an ungrouped answer begins
-        self.torn = False  # whether all have failed, and it holds nothing
+        self._starts: dict[str, int] = {}  # By query, when its series begins; for ungrouped answers.
+        self.torn = False  # Whether all queries have failed, and it holds nothing.
 
     def add(self, member: SharingConsumer, history: PlanHistory | None) -> None:
-        """`history`: what it begins with, if it is the first."""
+        """A query joins. `history`: the rows to begin with, for the first query only."""
         name = member.query.name
         self.core.add(name, member.node, member.plan.begins, member.held_from)
         self.members[name], self._starts[name] = member, NEVER if member.begun else FOREVER
         if len(self.members) == 1:
             attach_ports(self.ports, None if history is None else history.rows)
         elif self._stepping.watermark != INT64_MIN:
-            # It begins where its windows are whole, which is later than the others have come: no report is due yet.
+            # It begins when its windows are whole. That is after the present watermark, so no report is due yet.
             nothing = None if self.core.folds(name) else self.core.nothing(name)
             watermark = self._stepping.watermark
             member.step(nothing, self._starts[name], watermark, watermark)
@@ -80,7 +77,7 @@ class SharedPlan(PortOwner):
     def remove(self, member: SharingConsumer) -> None:
         name = member.query.name
         if self.members.pop(name, None) is None:
-            return  # it has failed
+            return  # It has failed.
         del self._starts[name]
         self.core.remove(name)
         if not self.members:
@@ -88,7 +85,7 @@ class SharedPlan(PortOwner):
                 port.channel.detach(port)
 
     def advance(self) -> None:
-        """As far as all inputs have come."""
+        """Goes as far as all inputs have come."""
         self._stepping.go_to(self._stepping.reached, lambda: not self.torn, self._in_report)
 
     def _in_report(self) -> list[InReport]:
@@ -112,13 +109,13 @@ class SharedPlan(PortOwner):
         self._hand_on(part, until, until)
         return self.core.results_made - before
 
-    def _hand_on(self, found: dict[str, Delta | pa.Table], until: int, come_to: int) -> None:
-        """Queries get what is new in a step to an instant, of which more follows before they have come to it."""
+    def _hand_on(self, found: dict[str, Delta | pa.Table], until: int, watermark: int) -> None:
+        """Hands the changes of a step to `until` to the queries. Their watermark is earlier if more parts follow."""
         for name, member in list(self.members.items()):
-            guarded(member, partial(member.step, found.get(name), self._starts[name], until, come_to))
+            guarded(member, partial(member.step, found.get(name), self._starts[name], until, watermark))
 
     def fail(self, reason: str) -> None:
-        """The core is torn, or the query that it reads has failed."""
+        """The core is torn, or a query that it reads has failed: all its queries fail."""
         self.torn = True
         members, self.members, self._starts = list(self.members.values()), {}, {}
         for port in self.ports:
@@ -129,7 +126,7 @@ class SharedPlan(PortOwner):
             member.fail(reason)
 
     def explained(self) -> Explanation:
-        """What its queries have in common, and each of them."""
+        """The core, and its queries below it."""
         queries = tuple(member.explained() for member in self.members.values())
         return Explanation(self.core.described, {"queries": len(queries)}, queries)
 
@@ -138,11 +135,12 @@ class SharedPlan(PortOwner):
         return [name for member in self.members.values() for name in member.running]
 
     def has_begun(self, name: str) -> None:
-        """The series of a query goes on as soon as its windows are whole."""
+        """The series of a query has begun: it goes on as soon as its windows are whole."""
         self._starts[name] = NEVER
 
     def _note_starts(self, rows: list[Rows]) -> None:
-        """Looks for the first rows that reports of the queries show, once for those that report alike."""
+        """Notes when series begin that have not begun: with the first rows that a report shows. Queries that report
+        alike are searched for once."""
         found: dict[object, int] = {}
         for name, start in self._starts.items():
             if start == FOREVER:
@@ -169,13 +167,13 @@ class SharedPlan(PortOwner):
         for port, saved in zip(self.ports, snapshot["ports"], strict=True):
             port.restore(saved)
         self._stepping.go_on_from(snapshot["watermark"])
-        # An earlier panewise had one beginning for all.
+        # An earlier panewise wrote one beginning for all queries.
         starts = snapshot["starts"] if "starts" in snapshot else dict.fromkeys(self._starts, snapshot["starts_at"])
         self._starts.update((name, start) for name, start in starts.items() if name in self._starts)
 
 
 class SharingConsumer(DeltaConsumer):
-    """A query whose core others have too."""
+    """A query over a shared core."""
 
     def __init__(
         self,
@@ -193,12 +191,12 @@ class SharingConsumer(DeltaConsumer):
         self.report = None if query.plan.restore else report_window(query.plan)
         self.shared = shared
         self.ports = self.shared.ports
-        # Whether a row that a report has shown came before it did.
+        # Whether a report would surely have shown a row before the query joined.
         self.begun = any(
             instant is not None and surely_shown(range_, self.report)
             for instant, range_ in zip(self.held_from, core.ranges, strict=True)
         )
-        self._come_to = INT64_MIN
+        self._watermark = INT64_MIN
         self._history = history
 
     def attach(self) -> None:
@@ -209,23 +207,23 @@ class SharingConsumer(DeltaConsumer):
         self.shared.remove(self)
 
     def advance(self) -> None:
-        """All queries of the core go on together."""
+        """All queries of the core advance together."""
         self.shared.advance()
 
     @property
     def takes_parts(self) -> bool:
-        """Whether what is new in a step may come in parts."""
+        """Whether the changes of a step may come in parts."""
         return self.folded or self.plan.takes_parts
 
-    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int, come_to: int) -> None:
-        """What changes in the core until an instant, or what comes of it; None: nothing. `come_to`: how far the query
-        has come with it, where more of the step follows."""
+    def step(self, found: Delta | pa.Table | None, starts_at: int, until: int, watermark: int) -> None:
+        """Takes the changes of the core until an instant, or their results; None: there are none. `watermark`: the
+        watermark of the query then, which is earlier than `until` if more parts of the step follow."""
         if not self.goes_on:
             return
-        self._come_to = come_to
+        self._watermark = watermark
         core, name = self.shared.core, self.query.name
         failure = core.failure(name)
-        if self.say(lambda: self._results(found, starts_at, until), come_to) is None:
+        if self.run_step(lambda: self._results(found, starts_at, until), watermark) is None:
             return
         self.query.overflowed(core.take_overflows(name))
         if failure is not None:
@@ -235,8 +233,8 @@ class SharingConsumer(DeltaConsumer):
         self.plan = self._make()
 
     @property
-    def come_to(self) -> int:
-        return self._come_to
+    def watermark(self) -> int:
+        return self._watermark
 
     def _results(self, found: Delta | pa.Table | None, starts_at: int, until: int) -> pa.Table:
         if isinstance(found, Delta):
@@ -253,16 +251,16 @@ class SharingConsumer(DeltaConsumer):
 
     @property
     def folded(self) -> bool:
-        """Whether the core answers it, with others that have the same groups."""
+        """Whether the core folds its groups, together with queries that have the same groups."""
         return not self.torn and self.shared.core.folds(self.query.name)
 
     @property
     def sharing(self) -> int:
-        return max(1, len(self.shared.members))  # none where all have failed
+        return max(1, len(self.shared.members))  # All may have failed.
 
     @property
-    def _said(self) -> dict[str, str]:
-        found = super()._said
+    def _explained_fields(self) -> dict[str, str]:
+        found = super()._explained_fields
         return {"operators": found.pop("operators"), "core": shared_with(len(self.shared.members) - 1), **found}
 
     @property
@@ -274,7 +272,7 @@ class SharingConsumer(DeltaConsumer):
 
     @property
     def _first(self) -> bool:
-        """Whether it is the one of those that share that answers for what they share."""
+        """Whether it is the first query of the core, which accounts for the core's bytes and snapshot."""
         return next(iter(self.shared.members.values()), self) is self
 
     @property
@@ -285,15 +283,15 @@ class SharingConsumer(DeltaConsumer):
         return {
             "plan": self.plan.snapshot(),
             "begins": self.plan.begins,
-            "watermark": self._come_to,
+            "watermark": self._watermark,
             "shared": self.shared.snapshot() if self._first else None,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.plan.restore(snapshot["plan"])
         self.plan.begins = snapshot["begins"]
-        self._come_to = snapshot["watermark"]
+        self._watermark = snapshot["watermark"]
         if snapshot["shared"] is not None:
             self.shared.restore(snapshot["shared"])
-        if snapshot.get("begun"):  # as an earlier panewise wrote it
+        if snapshot.get("begun"):  # Written by an earlier panewise.
             self.shared.has_begun(self.query.name)

@@ -1,6 +1,6 @@
-"""Going forward over ports in steps: each takes the rows up to an instant, and what comes of them leaves at once.
+"""Steps over ports: each takes the rows up to an instant, and its results leave before the next step.
 
-How far a step goes is the affair of `bounded_steps.py`. Operators, plans and cores that several queries share go so.
+`bounded_steps.py` decides how far a step goes. Operators, plans and shared cores all advance in this way.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Step = Callable[[list[Rows], int, int], int]
 
 
 class Stepping:
-    """Ports, and the instant up to which all has been taken from them."""
+    """Ports, and the watermark up to which their rows were taken."""
 
     def __init__(self, ports: Sequence[Port], step: Step) -> None:
-        """`step`: takes the rows of each port from one instant to another one; how many results it made."""
+        """`step`: takes the rows of each port between two instants, and returns the number of results."""
         self.ports = ports
         self.watermark = INT64_MIN
         self._step = step
@@ -27,27 +27,27 @@ class Stepping:
 
     @property
     def reached(self) -> int:
-        """How far all ports have come."""
+        """The least watermark of the ports."""
         return min(port.watermark for port in self.ports)
 
     def go_to(self, upto: int, goes_on: Callable[[], bool], in_report: Callable[[], Iterable[InReport]]) -> None:
-        """In as many steps as it takes, as long as it goes on; `in_report`: the reports of the queries that are fed."""
+        """Takes steps to an instant while `goes_on`. `in_report`: the reports of the queries that are fed."""
         while upto > self.watermark and goes_on():
             self.leap(self._bounds.next(self.ports, self.watermark, upto, in_report()))
 
     def leap(self, until: int) -> None:
-        """In one step."""
+        """Goes to an instant in one step."""
         since, self.watermark = self.watermark, until
         rows = [port.released(until) for port in self.ports]
         made = self._step(rows, since, until)
         self._bounds.made(sum(map(len, rows)), made)
 
     def go_on_from(self, watermark: int) -> None:
-        """All up to here was taken by another one."""
+        """Restores the watermark: all rows before it were taken."""
         self.watermark = watermark
 
     def forget(self) -> None:
-        """Nothing waits any more."""
+        """Drops the waiting rows."""
         for port in self.ports:
             port.forget()
 

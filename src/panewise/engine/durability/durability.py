@@ -1,16 +1,17 @@
-"""Durability: what an engine with a path writes down before it acknowledges anything, and what it hands out.
+"""Durability: an engine with a path writes its changes to a write-ahead log before it acknowledges them.
 
-A record is written for every statement that changes something, for every push (the rows that were taken, in the
-stream's types, and those set aside), every punctuation, and every time that results, late rows or bad rows are handed
-out. The record comes first, the change after it: what could not be written has not happened, and what was written
-happens again when the folder is opened, in the same order and with the same answers (`durable_replay`): a write-ahead
-log. So, whenever the process ends:
+A record is written for every statement that changes something, for every push (the rows that are taken, in the stream's
+types, and those set aside), for every punctuation, and whenever results, late rows or bad rows are handed out. The
+record is written first, then the change is made. A change whose record cannot be written does not happen. When the
+folder is opened, all records are replayed in the same order and with the same answers (`durable_replay.py`). So,
+whenever the process ends:
 
-- a call that has returned is in the state of the next engine on the folder; one that has not, whole or not at all;
+- the effect of a call that has returned is in the next engine on the folder; that of any other call wholly or not at
+  all;
 - results that were handed out are not handed out again, and all others still are.
 
-After `snapshot_every` bytes of log, or as many as the last snapshot had if those are more, a snapshot takes the place
-of the log. So all snapshots together are about as many bytes as the log, unless the state grows faster than that.
+A snapshot replaces the log after `snapshot_every` bytes of log, or after as many as the last snapshot had, whichever is
+more. So all snapshots together have about as many bytes as the log, unless the state grows faster.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ T = TypeVar("T")
 
 
 def _first_in_change(tell: Callable[Concatenate[Durability, P], T]) -> Callable[Concatenate[Durability, P], T]:
-    """Of a method that writes a record, and is called first inside `with change`: where it raises and there is no
+    """For methods that write a record, and are called first inside `with change`. If one raises and has written no
     record, nothing has changed."""
 
     @wraps(tell)
@@ -53,7 +54,7 @@ def _first_in_change(tell: Callable[Concatenate[Durability, P], T]) -> Callable[
         try:
             return tell(self, *arguments, **named)
         except BaseException:
-            # An interrupt may come when the record is there, and before this has returned.
+            # An interrupt may come after the record was written and before this returns.
             if self.folder.end.size == size:
                 self._change.undone()
             raise
@@ -63,7 +64,8 @@ def _first_in_change(tell: Callable[Concatenate[Durability, P], T]) -> Callable[
 
 @dataclass
 class Replayed:
-    """How many records there were, how often a query had another number of results, whether the last record failed."""
+    """The outcome of a replay: the number of records, how often a query had another number of results than recorded,
+    and whether the last record failed."""
 
     records: int = 0
     differences: int = 0
@@ -84,48 +86,48 @@ class Durability:
         replayed: Replayed | None = None,
         suspended: Dropped | None = None,
     ) -> None:
-        """`change`: the engine's. `snapshot_bytes`: how large the folder's snapshot is; `replayed`: the records after
-        it, which have happened again. `suspended`: nothing is written but what is dropped."""
+        """`change`: the engine's. `snapshot_bytes`: the size of the folder's snapshot; `replayed`: the records after
+        it, which were replayed. `suspended`: only DROP statements are written, there."""
         self.suspended = suspended
         self.folder = folder
         self._change = change
         self._sync = sync
         self._snapshot_every = snapshot_every
         self._snapshot_bytes = snapshot_bytes
-        self._retry_at = 0  # bytes of log at which a snapshot that failed is tried again
+        self._retry_at = 0  # The bytes of log at which a failed snapshot is tried again.
         self._snapshots = 0
         self._replayed = replayed or Replayed()
-        self._handed_out: dict[str, tuple[HostedQuery, int]] = {}  # the query and its results when they were last read
+        self._handed_out: dict[str, tuple[HostedQuery, int]] = {}  # A query and its results so far, at its last read.
         self.closed = False
         self._background = BackgroundSync(folder, files) if sync == "batch" else None
 
     def let_go_with(self, owner: object) -> None:
-        """An engine that nobody holds any more lets its folder go, as one that is closed does."""
+        """The folder is released when the engine, its owner, is collected."""
         weakref.finalize(owner, _let_go, self.folder, self._background)
 
     @property
     def remedy(self) -> str:
-        """What is to be done with a broken engine."""
+        """The advice for users of a broken engine."""
         return f"close it, and open '{self.folder.path}' again: its log has every call that was acknowledged"
 
     def forked(self) -> None:
-        """This is a child process: the folder is its parent's, and the lock ends with the process that took it."""
+        """Called in a child process: closes its copies of the parent's files. The parent keeps the lock."""
         self.folder.close_files()
 
     def refusal_in_child(self) -> DurabilityError:
-        """What a child process is told that uses the engine of its parent."""
+        """The error in a child process that uses its parent's engine."""
         return DurabilityError(
             f"the engine on '{self.folder.path}' was opened by process {self.folder.process}, and this is process "
             f"{os.getpid()}, which was forked from it: a folder has one process",
             hint="open another folder here, or send rows and questions to that process (panewise serve, pw.connect)",
         )
 
-    # -- what is written -----------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------------
 
     @_first_in_change
     def begin_statement(self, statement: s.Statement, found: FoundOutside) -> bool:
-        """Writes a statement down that is going to be run, with what it has found outside; False where it changes
-        nothing."""
+        """Writes a record of a statement before it runs, with what it has found outside; returns False if the statement
+        changes nothing, and no record was written."""
         if self.suspended is not None:
             check_allowed(statement)
         if isinstance(statement, _ONLY_READ):
@@ -142,7 +144,7 @@ class Durability:
         return True
 
     def undo_statement(self) -> None:
-        """The statement that was begun has failed, and left no trace."""
+        """Removes the record of a statement that has failed and changed nothing."""
         if self.suspended is not None:
             self.suspended.take_back()
         else:
@@ -150,7 +152,7 @@ class Durability:
 
     @_first_in_change
     def took(self, stream: str, taken: Taken) -> None:
-        """Rows of a push that are going to be taken in."""
+        """Writes a record of a push before its rows are taken in."""
         self.check_state()
         if not taken.batches and not taken.aside and not taken.shed and taken.stamp is None:
             return
@@ -161,19 +163,19 @@ class Durability:
 
     @_first_in_change
     def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
-        """The same for a single row in plain values."""
+        """Writes a record of a single row, in plain values, before it is taken in."""
         self._append({"kind": "row", "stream": stream, "row": row, "stamp": stamp})
 
     @_first_in_change
     def advanced(self, stream: str, until: int) -> None:
-        """A punctuation that is going to be taken in."""
+        """Writes a record of a punctuation before it is taken in."""
         self._append({"kind": "advance", "stream": stream, "until": until})
 
     @_first_in_change
     def hands_out(self, queries: list[HostedQuery]) -> None:
-        """All results that these queries have had so far are going to be handed out, or have been: one record, so that
-        it is noted of all of them or of none."""
-        counts = {query.name: (query, query.rows_out) for query in queries}
+        """Writes a record before all results of these queries so far are handed out, or after. It is one record, so
+        that it holds for all queries or for none."""
+        counts = {query.name: (query, query.unread.next_number) for query in queries}
         fresh = {name: read for name, read in counts.items() if self._handed_out.get(name) != read}
         if len(fresh) == 1:
             ((name, (_, count)),) = fresh.items()
@@ -184,7 +186,7 @@ class Durability:
 
     @_first_in_change
     def hands_out_rows(self, stream: str, which: str) -> None:
-        """The late or the bad rows of a stream are going to be handed out."""
+        """Writes a record before the late or the bad rows of a stream are handed out."""
         self._append({"kind": which, "stream": stream})
 
     def _append(self, fields: dict[str, Any], body: bytes | memoryview = b"") -> None:
@@ -193,35 +195,35 @@ class Durability:
             raise DurabilityError(f"{REASON}, and takes nothing in", hint=GO_ON)
         self.folder.end.append(fields, body, self._sync == "always")
 
-    # -- where nothing runs --------------------------------------------------------------------------------------
+    # -- refusals ------------------------------------------------------------------------------------------------
 
     def check_runs(self, query: HostedQuery) -> None:
-        """NotHeldError where queries hold no results and no answers, because nothing runs."""
+        """NotHeldError if the folder was opened suspended, so that queries have no results."""
         if self.suspended is not None:
             raise NotHeldError(f"query '{query.name}' is suspended: {REASON}", hint=GO_ON)
 
     def check_open(self) -> None:
-        """DurabilityError where the folder has been let go."""
+        """DurabilityError if the engine was closed."""
         if self.closed:
             raise DurabilityError(f"the engine on '{self.folder.path}' has been closed")
 
     def check_state(self) -> None:
-        """DurabilityError where there is no state but in the folder."""
+        """DurabilityError if the folder was opened suspended, so that only definitions are known."""
         if self.suspended is not None:
             raise DurabilityError(f"{REASON}: definitions are known, and nothing of its state", hint=GO_ON)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
-    def changed(self, told: bool, snapshot: Callable[[], bytes]) -> None:
-        """A change is complete: a snapshot is written where it is time for one. That it fails is only told.
+    def changed(self, used_archive: bool, snapshot: Callable[[], bytes]) -> None:
+        """Called after every change: writes a snapshot if it is time for one, and only warns if that fails.
 
-        `told`: an archive has had a say in it. What it has said is not in the log, and it may say less when that is
-        read again.
+        `used_archive`: the change has used rows of an archive. They are not in the log, and the archive may have fewer
+        of them when the log is replayed. So a snapshot is written now.
         """
         log_bytes = self._log_bytes
         if self.suspended is not None:
             return
-        if not (told or self.folder.given_up) and log_bytes < max(
+        if not (used_archive or self.folder.given_up) and log_bytes < max(
             self._snapshot_every, self._snapshot_bytes, self._retry_at
         ):
             return
@@ -232,10 +234,10 @@ class Durability:
             warnings.warn(f"no snapshot: {problem}", DurabilityWarning, stacklevel=4)
 
     def checkpoint(self, snapshot: Callable[[], bytes]) -> None:
-        """A snapshot takes the place of the log; `snapshot` makes it, of everything that was written down."""
+        """Replaces the log by a snapshot. `snapshot`: makes it, from the state after all records."""
         self.check_open()
         made = snapshot()
-        with self._change as change:  # between two logs, nothing can be written to either
+        with self._change as change:  # Between two logs, no record can be written to either.
             try:
                 self.folder.begin_anew(made)
             except DurabilityError:
@@ -245,8 +247,8 @@ class Durability:
         self._snapshot_bytes, self._retry_at = len(made), 0
 
     def close(self, snapshot: Callable[[], bytes] | None) -> None:
-        """Nothing is taken in any more, and another engine may open the folder. A second time does nothing, or goes on
-        where the first was interrupted. `snapshot` None: none is written."""
+        """Releases the folder; no record is written any more. `snapshot`: makes a last snapshot; None: there is none.
+        Further calls do nothing, or finish a call that was interrupted."""
         try:
             if snapshot is not None and not self.closed and self._log_bytes and self.suspended is None:
                 self.checkpoint(snapshot)
@@ -256,7 +258,7 @@ class Durability:
 
     @property
     def records(self) -> int:
-        """How many there are, in all logs there ever were."""
+        """Number of records in all logs of the folder so far."""
         return self.folder.end.next_number
 
     @property
@@ -264,7 +266,7 @@ class Durability:
         return self.folder.earlier_bytes + self.folder.end.bytes_of_records
 
     def with_stats(self, stats: dict[str, Any]) -> dict[str, Any]:
-        """What the engine says of itself and, as `durability`, what there is to say of its folder."""
+        """The engine's figures and, as `durability`, those of its folder."""
         return (stats if self.suspended is None else without_figures(stats)) | {"durability": self.stats()}
 
     def stats(self) -> dict[str, Any]:
@@ -283,7 +285,7 @@ class Durability:
 
 
 def packed(batches: list[pa.RecordBatch]) -> tuple[memoryview | bytes, list[int]]:
-    """Batches as Arrow IPC streams one after the other, for each may have dictionaries of its own; and their sizes."""
+    """Batches as Arrow IPC streams one after the other, and their sizes. Each may have its own dictionaries."""
     if not batches:
         return b"", []
     sink = pa.BufferOutputStream()
@@ -296,9 +298,9 @@ def packed(batches: list[pa.RecordBatch]) -> tuple[memoryview | bytes, list[int]
 
 
 def _let_go(folder: DurableFolder, background: BackgroundSync | None) -> None:
-    """Can be called again, where it was interrupted too."""
+    """Releases the folder. It may be called again, also after an interrupt."""
     if folder.process != os.getpid():
-        return  # nothing is left to let go of, and no thread to wait for
+        return  # A child process has closed its files, and has no thread to wait for.
     if background is not None:
         background.stop()
     folder.release()

@@ -1,23 +1,23 @@
 """The folder of a durable engine: snapshots, the log after each of them, and a lock.
 
-    LOCK          held by the one process that has the folder open; how much of the log has been acknowledged
-    snapshot-N    the engine's state at the beginning of log-N, and which log that is; there is none before the first
-    log-N         what came after it, in records
-    GIVE-UP       made by the user: go on without what was lost
+    LOCK          held by the one process that has the folder open; how much of the log was acknowledged
+    snapshot-N    the engine's state at the beginning of log-N, and which log that is; there is no snapshot-0
+    log-N         the records after it
+    GIVE-UP       made by the user: go on without lost records
 
-The newest whole snapshot and the logs from its number on are the state: each log continues the one before. A new
-snapshot is written beside what there is and gets its name last:
+The state is the newest whole snapshot and the logs from its number on, each of which continues the one before. A new
+snapshot is written beside the old files, and gets its name last:
 
-    1. the log in use is brought to the disk, log-N+1 is made, empty, and brought to the disk with its name
+    1. the log in use is brought to the disk; log-N+1 is made without records, and brought to the disk with its name
     2. snapshot-N+1.unfinished is written and brought to the disk
-    3. it becomes snapshot-N+1            <- before this a restart begins with N, after it with N+1
-    4. the folder is brought to the disk; what is older than N+1 is removed
+    3. it is renamed to snapshot-N+1      <- before this a restart begins with N, after it with N+1
+    4. the folder is brought to the disk; older files are removed
 
-So a crash between any two operations leaves a folder that reads as one of the two, with every record that was
-acknowledged. Logs at the end without a record are what such a crash left, and are removed.
+So after a crash between any two operations, the folder reads as one of the two states, with every acknowledged record.
+The last logs may have no record after such a crash; they are removed.
 
-Where a log is missing, emptied, shortened, damaged or another one, records that were acknowledged are lost. The folder
-is then not opened, unless the file GIVE-UP says so: what is behind the last good record is set aside, under the name of
+If a log is missing, emptied, shortened, damaged or exchanged, acknowledged records are lost. Then the folder is not
+opened, unless there is a file GIVE-UP: everything after the last good record is set aside, in a file with the name of
 its log and `.given-up`, and the engine goes on from there, with a snapshot. Then GIVE-UP is removed.
 """
 
@@ -42,7 +42,7 @@ from panewise.state.durable_files import FileSystem, write_all
 from panewise.state.snapshot_format import loaded
 
 GIVE_UP = "GIVE-UP"
-ENGINE = "engine"  # the engine's folder in the data folder of a server or of a run with --path
+ENGINE = "engine"  # The engine's folder in the data folder of a server or of a run with --path.
 _LINK_MAGIC = b"PANELINK"
 _LINK = struct.Struct("<8sIQ")
 _CHECKSUM = struct.Struct("<I")
@@ -50,7 +50,8 @@ _NAME = re.compile(r"(snapshot|log)-(\d{8})(\.unfinished)?")
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
-    """DurabilityError for what names no folder; an empty text would be the one that the process happens to be in."""
+    """The path of a folder; DurabilityError for other values, and for an empty text, which would be the working
+    folder."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise DurabilityError(
@@ -60,7 +61,7 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
 
 
 def holds_engine(path: Path) -> bool:
-    """Whether an engine has written there; where that cannot be seen, who opens the folder says why."""
+    """Whether an engine has written there; False if the folder cannot be read, which is reported when it is opened."""
     try:
         return any(_NAME.fullmatch(file.name) for file in path.iterdir())
     except OSError:
@@ -68,36 +69,37 @@ def holds_engine(path: Path) -> bool:
 
 
 def check_not_around(path: Path) -> None:
-    """DurabilityError for the data folder of a server or of a run, whose engine lies in a folder of its own in it."""
+    """DurabilityError for the data folder of a server or of a run, whose engine has a folder of its own inside."""
     inner = path / ENGINE
     if holds_engine(inner) and not holds_engine(path):
         raise DurabilityError(
-            f"there is no engine in '{path}', and one in '{inner}'",
-            hint=f"for that one: Engine('{inner}'), or panewise serve --path {path}",
+            f"there is no engine in '{path}', but there is one in '{inner}'",
+            hint=f"to open that: Engine('{inner}'), or panewise serve --path {path}",
         )
 
 
 class DurableFolder:
-    """Opened with `open`; then `newest_snapshot`, `records` to their end, and `end` is there to append to."""
+    """A folder in use. Call `open`, then `newest_snapshot`, then read all `records`; then records are appended to
+    `end`."""
 
     def __init__(self, path: Path, files: FileSystem, lock: int) -> None:
         self.path = path
         self.end: Segment
-        self.number = 0  # of the log in use
-        self.bytes_cut = 0  # of a torn end, when the folder was opened
-        self.earlier_bytes = 0  # in logs since the snapshot, before the one in use
-        self.switching = threading.Lock()  # held while `end` becomes another one
+        self.number = 0  # The number of the log in use.
+        self.bytes_cut = 0  # Bytes of a torn end that were cut off when the folder was opened.
+        self.earlier_bytes = 0  # Bytes of the logs since the snapshot, without the one in use.
+        self.switching = threading.Lock()  # Held while another log becomes `end`.
         self.note = LengthNote(files, lock)
-        self.process = os.getpid()  # the one that has opened it
+        self.process = os.getpid()  # The process that opened it.
         self._files = files
         self._lock = lock
         self._snapshot: Path | None = None
-        self._link: tuple[int, int] | None = None  # the salt of the log after the snapshot, and its first record
-        self.given_up = False  # something was lost, and a snapshot of what is left is to be written
+        self._link: tuple[int, int] | None = None  # The salt of the log after the snapshot, and its first record.
+        self.given_up = False  # Whether records were given up, and a snapshot has to be written.
 
     @classmethod
     def open(cls, path: Path, files: FileSystem) -> DurableFolder:
-        """Takes the lock; DurabilityError where another engine has it or the folder cannot be written."""
+        """Takes the lock; DurabilityError if another engine has it or the folder cannot be written."""
         try:
             files.make_folder(path)
             lock = files.lock(path / "LOCK")
@@ -115,14 +117,14 @@ class DurableFolder:
             raise
 
     def release(self) -> None:
-        """Lets the files and the lock go. A second time does nothing, or goes on where the first was interrupted."""
-        # A child that was forked just now has the same open file, and the lock with it, until it is told.
+        """Releases the files and the lock. Further calls do nothing, or finish a call that was interrupted."""
+        # A child that was just forked shares the open file, and so the lock, until it closes the file.
         if self._lock >= 0:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
         self.close_files()
 
     def close_files(self) -> None:
-        """Closes the files of this process; in a forked child the lock stays its parent's."""
+        """Closes the files of this process. In a forked child, the parent keeps the lock."""
         if hasattr(self, "end"):
             self.end.close()
         lock, self._lock = self._lock, -1
@@ -132,7 +134,8 @@ class DurableFolder:
     # -- opening -------------------------------------------------------------------------------------------------
 
     def newest_snapshot(self) -> bytes | None:
-        """The newest that is whole; `number` is its. DurabilityError where there is none that is."""
+        """The newest whole snapshot, whose number becomes `number`; None if there is no snapshot. DurabilityError if
+        none of them is whole."""
         unread: list[str] = []
         for number in sorted(self._numbers("snapshot"), reverse=True):
             path = self._path("snapshot", number)
@@ -149,12 +152,12 @@ class DurableFolder:
         if unread:
             raise DurabilityError(
                 unread[0],
-                hint=f"bring the file back from a copy; the log cannot be read without it, so {GIVE_UP} does not help",
+                hint=f"restore the file from a copy; the log cannot be read without it, so {GIVE_UP} does not help",
             )
         return None
 
     def records(self) -> Iterator[LogRecord]:
-        """All records since the snapshot; when they have been read the log is ready to be continued."""
+        """All records since the snapshot. After the last one, records can be appended to the log."""
         base, noted = self.number, self.note.read()
         numbers = self._segments(base, noted)
         expected = self._link[1] if self._link is not None else None
@@ -162,7 +165,7 @@ class DurableFolder:
         for number in numbers:
             wrong = self._wrong_beginning(number, expected, noted)
             if wrong:
-                self._lose(number, f"{wrong}: what was acknowledged {self._since}, and recorded there, is lost")
+                self._lose(number, f"{wrong}: acknowledged calls {self._since} that were recorded there are lost")
                 break
             if tail is not None:
                 self.earlier_bytes += tail.bytes
@@ -181,7 +184,7 @@ class DurableFolder:
         self._remove_older(base)
 
     def _segments(self, base: int, noted: Noted | None) -> list[int]:
-        """The numbers of the logs that there must be from a snapshot on. Those that a crash has left are removed."""
+        """The numbers of the logs that must exist from a snapshot on. Logs that a crash has left are removed."""
         found = sorted(number for number in self._numbers("log") if number >= base)
         in_use = -1 if noted is None else noted.number
         while found and found[-1] > max(base, in_use) and is_unfinished(self._path("log", found[-1])):
@@ -192,11 +195,11 @@ class DurableFolder:
         return list(range(base, last + 1))
 
     def _wrong_beginning(self, number: int, expected: int | None, noted: Noted | None) -> str:
-        """What is wrong with a log as a whole; nothing where it is the one that goes on here."""
+        """What is wrong with a log as a whole; empty if it is the one that continues here."""
         path = self._path("log", number)
         if not path.exists():
             if self._snapshot is None and noted is not None and noted.number > number:
-                return f"'{self._path('snapshot', noted.number)}' is missing, from which the log goes on"
+                return f"'{self._path('snapshot', noted.number)}' is missing, which the log continues"
             return f"'{path}' is missing"
         if not path.stat().st_size:
             return f"'{path}' is empty"
@@ -206,7 +209,7 @@ class DurableFolder:
         except DurabilityError as problem:
             return problem.message
         if self._link is not None and self._snapshot == self._path("snapshot", number) and salt != self._link[0]:
-            return f"'{path}' is not the log that goes on from '{self._snapshot.name}', but another one"
+            return f"'{path}' is not the log that continues '{self._snapshot.name}', but another one"
         if noted is not None and noted.number == number and salt != noted.salt:
             return f"'{path}' is not the log that was written last in this folder, but another one"
         if expected is not None and first != expected:
@@ -214,7 +217,7 @@ class DurableFolder:
         return ""
 
     def _wrong_end(self, number: int, tail: Tail, last: bool, noted: Noted | None) -> str:
-        """What was acknowledged and is not there; nothing where what is not valid at the end may be cut off."""
+        """Which acknowledged records are lost; empty if none are, and invalid bytes at the end may be cut off."""
         path = self._path("log", number)
         place = f"'{path}' is damaged at byte {tail.valid_bytes:,} of {tail.bytes:,}: {tail.problem}"
         known = noted if noted is not None and noted.number == number else None
@@ -237,8 +240,8 @@ class DurableFolder:
             whose = "they belong to a call that never returned"
         elif known is not None and known.acknowledged > tail.valid_bytes:
             whose = (
-                f"the machine has stopped since, and {known.acknowledged - tail.valid_bytes:,} bytes that had been "
-                "acknowledged had not been brought to the disk"
+                f"the machine has stopped since, and {known.acknowledged - tail.valid_bytes:,} acknowledged bytes had "
+                "not been brought to the disk"
             )
         else:
             whose = "a write that was interrupted leaves such an end; whether its call returned is not known"
@@ -254,11 +257,11 @@ class DurableFolder:
         return "from the beginning on" if self._snapshot is None else f"after '{self._snapshot.name}'"
 
     def _lose(self, number: int, what: str, tail: Tail | None = None) -> None:
-        """DurabilityError; or, where the user gives it up, sets aside what cannot be read from a log on."""
+        """Raises DurabilityError, or, if the user gives records up, sets aside all that follows the last good one."""
         give_up = self.path / GIVE_UP
         if not give_up.exists():
             raise DurabilityError(
-                what, hint=f"bring the file back from a copy; to go on without what was lost: touch '{give_up}'"
+                what, hint=f"restore the file from a copy; to go on without what was lost: touch '{give_up}'"
             )
         for later in [n for n in self._numbers("log") if n >= number + (tail is not None)]:
             self._files.rename(self._path("log", later), self._aside(later))
@@ -269,14 +272,14 @@ class DurableFolder:
         warnings.warn(f"given up: {what}", DurabilityWarning, stacklevel=6)
 
     def forget_give_up(self) -> None:
-        """Nothing was lost: a GIVE-UP that was made too early must not give up what is lost one day."""
+        """Removes a GIVE-UP that was not needed, so that it does not give up records that are lost later."""
         give_up = self.path / GIVE_UP
         if not self.given_up and give_up.exists():
             self._files.remove(give_up)
             warnings.warn(f"nothing was lost, and '{give_up}' has been removed", DurabilityWarning, stacklevel=4)
 
     def _aside(self, number: int) -> Path:
-        """A free name for what is set aside of a log."""
+        """A free name for the bytes of a log that are set aside."""
         names = (f"log-{number:08d}.given-up{count or ''}" for count in itertools.count())
         return next(path for path in (self.path / name for name in names) if not path.exists())
 
@@ -287,13 +290,14 @@ class DurableFolder:
             self._files.sync_folder(self.path)
         else:
             self.end = Segment.reopen(self._files, path, tail)
-        self.end.note = self.note
+        self.end.noted_in(self.note)
         self.note.begin(self.number, self.end.salt, self.end.size)
 
     # -- a new snapshot ------------------------------------------------------------------------------------------
 
     def begin_anew(self, snapshot: bytes) -> None:
-        """The snapshot takes the place of everything before it; DurabilityError, and all is as it was, otherwise."""
+        """Replaces all earlier files by a snapshot. If it cannot be written, raises DurabilityError and changes
+        nothing."""
         old, number = self.end, self.number + 1
         files, path = self._files, self._path("snapshot", number)
         unfinished = path.with_name(path.name + ".unfinished")
@@ -314,7 +318,7 @@ class DurableFolder:
             raise DurabilityError(f"'{path}' cannot be written: {problem.strerror or problem}") from problem
         with self.switching:
             self.end, self.number, self.earlier_bytes = fresh, number, 0
-            fresh.note = self.note
+            fresh.noted_in(self.note)
             self.note.begin(number, fresh.salt, fresh.size)
             old.close()
         try:
@@ -325,7 +329,7 @@ class DurableFolder:
                 self.given_up = False
         except OSError as problem:
             raise DurabilityError(
-                f"what is older than '{path}' was not removed: {problem.strerror or problem}", hint="it does no harm"
+                f"files older than '{path}' were not removed: {problem.strerror or problem}", hint="they do no harm"
             ) from problem
 
     def _write(self, path: Path, parts: list[bytes]) -> None:
@@ -351,7 +355,7 @@ class DurableFolder:
 
 
 def _unfinished_head(path: Path) -> bool:
-    """Whether a log was made and not even its head was written to the end."""
+    """Whether even the head of a log is incomplete."""
     if not is_unfinished(path):
         return False
     try:
@@ -363,13 +367,13 @@ def _unfinished_head(path: Path) -> bool:
 
 
 def _link(log: Segment) -> bytes:
-    """What a snapshot ends in: which log goes on from it, and with which record."""
+    """The last bytes of a snapshot: which log continues it, and with which record."""
     fields = _LINK.pack(_LINK_MAGIC, log.salt, log.next_number)
     return fields + _CHECKSUM.pack(zlib.crc32(fields))
 
 
 def _without_link(data: bytes) -> tuple[bytes, tuple[int, int] | None]:
-    """The snapshot itself; the salt of its log and the number of the first record, where it says so."""
+    """The snapshot itself, and the salt and the first record of its log, if it names one."""
     at = len(data) - _LINK.size - _CHECKSUM.size
     fields = data[at : -_CHECKSUM.size] if at > 0 else b""
     if not fields.startswith(_LINK_MAGIC) or data[-_CHECKSUM.size :] != _CHECKSUM.pack(zlib.crc32(fields)):

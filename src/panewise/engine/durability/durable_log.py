@@ -1,18 +1,17 @@
-"""A segment of the log: a file of framed records that are whole or are not there.
+"""A segment of the log: a file of framed records. A record is whole or not there.
 
     segment   magic, version, salt, number of the first record, checksum
     record    magic, checksum | number, length, length of fields | fields (JSON) | body (bytes)
               ------ 8 ------   ------------- 20 --------------
 
-The checksum (CRC-32, begun with the segment's salt) covers everything after it; numbers count through all segments. A
-record is valid where its checksum holds and its number is the next. `read_segment` yields valid records and then says
-where the first byte lies that is none, whether a valid record comes after it, and whether it is the beginning of a
-record without its end: so a crash in the middle of a write leaves it. Everything else is damage. Which of the bytes had
-been acknowledged the log itself does not say (`durable_note.py`).
+The checksum (CRC-32, begun with the segment's salt) covers everything after it. Numbers count through all segments. A
+record is valid if its checksum holds and its number is the next. `read_segment` yields the valid records. Then it says
+where the first invalid byte lies, whether a valid record follows, and whether it is the beginning of an incomplete
+record, as a crash during a write leaves it. Everything else is damage. `durable_note.py` says which bytes were
+acknowledged.
 
-A record costs one `writev` and, for the body, one pass of the checksum and a copy into the page cache. A write that
-fails or is interrupted is taken back by cutting the file; where even that fails the segment is broken and takes no more
-records.
+A record costs one `writev` and, for the body, one pass of the checksum and a copy into the page cache. If a write fails
+or is interrupted, the file is cut. If even that fails, the segment is broken and takes no more records.
 """
 
 from __future__ import annotations
@@ -49,45 +48,45 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 @dataclass(frozen=True)
 class LogRecord:
-    """What was logged: `fields` say what it is, the body holds batches where it has some."""
+    """A record: `fields` say what happened, and the body holds batches, if there are any."""
 
     number: int
     fields: dict[str, Any]
     body: pa.Buffer
-    body_at: int  # where the body begins in the file
+    body_at: int  # Where the body begins in the file.
 
 
 @dataclass(frozen=True)
 class Tail:
-    """How a segment ends: how many bytes are valid, how many there are, what is wrong with the rest."""
+    """The end of a segment: how many bytes are valid, how many there are, and what is wrong with the others."""
 
-    last_at: int  # where the last valid record begins
+    last_at: int  # Where the last valid record begins.
     valid_bytes: int
     bytes: int
     next_number: int
     problem: str = ""
-    more_records: bool = False  # valid ones, after what is not
-    incomplete: bool = False  # a record was begun and not finished
+    more_records: bool = False  # Valid records follow the invalid bytes.
+    incomplete: bool = False  # A record was begun and not finished.
 
 
 class Segment:
-    """The end of a segment, to append to."""
+    """A segment to which records are appended."""
 
     def __init__(self, files: FileSystem, path: Path, descriptor: int, salt: int, number: int, size: int) -> None:
         self.path = path
         self.next_number = number
         self.size = size
-        self.broken = ""  # why nothing can be appended any more
+        self.broken = ""  # Why no record can be appended any more.
         self.descriptor = descriptor
         self.salt = salt
-        self.note: LengthNote | None = None  # where it is noted how much has been acknowledged
+        self.note: LengthNote | None = None  # How much was acknowledged.
         self._process = os.getpid()
         self._files = files
-        self._last_size = size  # before the last record
+        self._last_size = size  # The size before the last record.
 
     @classmethod
     def create(cls, files: FileSystem, path: Path, number: int) -> Segment:
-        """A new segment that begins with the record of a number, on the disk when this returns, but for its name."""
+        """Makes a segment that begins with the record of this number. It is on the disk then, except for its name."""
         salt = int.from_bytes(os.urandom(4), "little")
         head = _SEGMENT.pack(_SEGMENT_MAGIC, VERSION, salt, number)
         descriptor = files.create(path)
@@ -101,7 +100,7 @@ class Segment:
 
     @classmethod
     def reopen(cls, files: FileSystem, path: Path, tail: Tail) -> Segment:
-        """A segment that was read; what is not valid at its end is cut off, and the rest is on the disk."""
+        """Opens a segment that was read; cuts off invalid bytes, and brings the rest to the disk."""
         with path.open("rb") as file:
             salt, _ = read_head(file, path)
         descriptor = files.reopen(path)
@@ -121,7 +120,8 @@ class Segment:
         return self.size - SEGMENT_HEAD
 
     def append(self, fields: dict[str, Any], body: Body = b"", sync: bool = False) -> None:
-        """One record, handed to the system, and on the disk where `sync`; DurabilityError, and no record, otherwise."""
+        """Hands one record to the system, and brings it to the disk if `sync`. If that fails, raises DurabilityError
+        and leaves no record."""
         if self._process != os.getpid():
             raise DurabilityError(
                 f"the log '{self.path}' was opened by process {self._process}, and this is another one, forked from it",
@@ -149,23 +149,31 @@ class Segment:
             raise DurabilityError(
                 f"'{self.path}' cannot be written: {problem.strerror or problem}; nothing was taken"
             ) from problem
-        except BaseException:  # an interrupt: what was written, in part or whole, is not to be
+        except BaseException:  # An interrupt: the record, whether whole or in part, must not stay.
             if self._noted_cut(before[1]):
                 self._cut(before[1])
             self._last_size, self.size, self.next_number = before
             raise
 
+    def noted_in(self, note: LengthNote) -> None:
+        """Acknowledgements are noted there from now on."""
+        self.note = note
+
+    def stop(self, reason: str) -> None:
+        """No record can be appended any more, for this reason."""
+        self.broken = reason
+
     def close(self) -> None:
-        """Nothing is appended any more. A second time does nothing."""
+        """Closes the file; further calls do nothing."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def take_back(self) -> None:
-        """The last record, which was appended or read just now, is no more."""
+        """Removes the last record, which was just appended or read."""
         if not self.broken and self._last_size < self.size:
             if not self._noted_cut(self._last_size):
-                return  # the record stays; it fails again when it is read, and is taken out then
+                return  # The record stays. It fails again when it is replayed, and is removed then.
             self._cut(self._last_size)
             self.size = self._last_size
             self.next_number -= 1
@@ -175,27 +183,27 @@ class Segment:
             if self.note is not None:
                 self.note.take_back(size)
         except OSError as problem:
-            self.broken = f"that a record is to be taken back could not be noted: {problem.strerror or problem}"
+            self.broken = f"the removal of a record could not be noted: {problem.strerror or problem}"
         return not self.broken
 
     def _cut(self, size: int) -> None:
         try:
             self._files.cut(self.descriptor, size)
         except OSError as problem:
-            self.broken = f"what was written in part could not be cut off: {problem.strerror or problem}"
+            self.broken = f"a partly written record could not be cut off: {problem.strerror or problem}"
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a segment was made and nothing was appended; perhaps not even its head was written to the end."""
+    """Whether a segment has no record; even its head may be incomplete."""
     if path.stat().st_size > SEGMENT_HEAD:
         return False
     begun = path.read_bytes()[: len(_SEGMENT_MAGIC)]
-    # After a loss of power a file may have its length and not its bytes.
+    # After a loss of power, a file may have its length but not its bytes.
     return _SEGMENT_MAGIC.startswith(begun) or not any(begun)
 
 
 def read_head(file: IO[bytes], path: Path) -> tuple[int, int]:
-    """The salt and the number of the first record; DurabilityError where this is no segment."""
+    """The salt and the number of the first record; DurabilityError if the file is no segment."""
     head = file.read(SEGMENT_HEAD)
     if len(head) < SEGMENT_HEAD or not head.startswith(_SEGMENT_MAGIC):
         raise DurabilityError(f"'{path}' is not a log of panewise, or its head is damaged")
@@ -208,7 +216,7 @@ def read_head(file: IO[bytes], path: Path) -> tuple[int, int]:
 
 
 def read_segment(path: Path) -> Iterator[LogRecord | Tail]:
-    """All valid records from the beginning on, and last a Tail."""
+    """All valid records from the beginning, then a Tail."""
     size = path.stat().st_size
     with path.open("rb") as file:
         salt, number = read_head(file, path)
@@ -231,7 +239,7 @@ def _read_record(file: IO[bytes], salt: int, number: int, left: int) -> tuple[Lo
     magic, checksum = _FRAME.unpack_from(head)
     found, length, text_length = _COUNTS.unpack_from(head, _FRAME.size)
     if magic != _RECORD_MAGIC or found != number or text_length > length:
-        return None, "there is something that is no record"
+        return None, "these bytes are not a record"
     if length > left - RECORD_HEAD:
         return None, _INCOMPLETE
     text = file.read(text_length)
@@ -244,7 +252,7 @@ def _read_record(file: IO[bytes], salt: int, number: int, left: int) -> tuple[Lo
 
 
 def _record_after(path: Path, at: int, salt: int, number: int) -> bool:
-    """Whether a valid record with a greater number lies behind a place that holds none."""
+    """Whether a valid record with a greater number follows a place where there is none."""
     with path.open("rb") as file:
         file.seek(at)
         data = file.read()

@@ -1,15 +1,14 @@
-"""How much of the log has been acknowledged: a few bytes in the lock file that follow every record.
+"""How much of the log was acknowledged: a few bytes in the lock file, which are written after every record.
 
     magic, log number, salt of the log, sync 'always'?, boot, checksum | bytes acknowledged, bytes brought to the disk
     ------------------------- when a log is begun --------------------   ----------------- after each record ---------
 
-A record that a call returned from and one that a dying process left half written look alike in the log: the note tells
-them apart. The note is the operating system's once it is written, so after the death of a process it is exact. After a
-loss of power, found by another boot of the machine, it may be older than the log: then only the bytes that had been
-brought to the disk count. A note that is missing, or names another log than there is, says nothing.
+In the log, a damaged record that was acknowledged looks like a record that a dying process has not finished: the note
+tells them apart. Once written, the note is in the operating system, so it is exact after a process has died. After a
+loss of power, which is recognized by another boot of the machine, it may be older than the log. Then only the bytes
+that were brought to the disk count. A note that is missing, or names another log, says nothing.
 
-Cost: one `pwrite` of 16 bytes a record, which is not brought to the disk. Where it fails the note stays too small, and
-says less.
+Cost: one `pwrite` of 16 bytes per record, which is not brought to the disk. If it fails, the note promises fewer bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def boot() -> int:
-    """This boot of the machine; 0 where the system does not say."""
+    """A number for this boot of the machine; 0 if the system does not tell."""
     try:
         return zlib.crc32(_BOOT_FILE.read_bytes())
     except OSError:
@@ -45,39 +44,39 @@ def boot() -> int:
 
 @dataclass(frozen=True)
 class Noted:
-    """What an earlier process has noted."""
+    """The note of an earlier process."""
 
     number: int  # The number of the log.
     salt: int
-    always: bool  # each record was brought to the disk before its call returned
+    always: bool  # Each record was brought to the disk before its call returned.
     boot: int
     acknowledged: int
     synced: int
 
     @property
     def exact(self) -> bool:
-        """Whether nothing but processes has died since."""
+        """Whether the machine has not restarted since, so that the note is up to date."""
         return self.boot != 0 and self.boot == boot()
 
     @property
     def promised(self) -> int:
-        """The bytes of the log that must be there."""
+        """The number of bytes that the log must have."""
         return self.acknowledged if self.exact else self.synced
 
 
 class LengthNote:
-    """Written by the one engine that holds the lock, to the lock's descriptor."""
+    """The note; the engine that holds the lock writes it to the lock's descriptor."""
 
     def __init__(self, files: FileSystem, descriptor: int) -> None:
         self.always = False
-        self.cuts = 0  # how often the log has lost bytes, or another one has been begun
+        self.cuts = 0  # How often the log was cut, or another one was begun.
         self._synced = 0
         self._files = files
         self._descriptor = descriptor
-        self._turn = threading.Lock()  # the log is brought to the disk by a thread of its own
+        self._turn = threading.Lock()  # A thread of its own brings the log to the disk.
 
     def read(self) -> Noted | None:
-        """What is there; None where there is no whole note."""
+        """The note in the file; None if there is no whole one."""
         data = os.pread(self._descriptor, _LENGTHS_AT + _LENGTHS.size, 0)
         if len(data) < _LENGTHS_AT + _LENGTHS.size or not data.startswith(_MAGIC):
             return None
@@ -87,7 +86,7 @@ class LengthNote:
         return Noted(number, salt, always, booted, *_LENGTHS.unpack_from(data, _LENGTHS_AT))
 
     def begin(self, number: int, salt: int, size: int) -> None:
-        """The log of this number is the one in use, and all of it is acknowledged and on the disk."""
+        """Another log is in use, and all of it is acknowledged and on the disk."""
         log = _LOG.pack(_MAGIC, number, salt, self.always, boot())
         head = (log + _CHECKSUM.pack(zlib.crc32(log))).ljust(_LENGTHS_AT, b"\0")
         with self._turn, contextlib.suppress(OSError):
@@ -96,7 +95,7 @@ class LengthNote:
             self._files.note(self._descriptor, head + _LENGTHS.pack(size, size), 0)
 
     def acknowledge(self, size: int, synced: bool) -> None:
-        """The log ends here, and the call that wrote its last record may return."""
+        """The log has this size, and the call that wrote its last record may return."""
         if synced:
             self._synced = size
         lengths = _LENGTHS.pack(size, size) if synced else _LENGTH.pack(size)
@@ -106,14 +105,14 @@ class LengthNote:
             return
 
     def take_back(self, size: int) -> None:
-        """The log is going to be cut to this size; OSError where that cannot be noted."""
+        """Called before the log is cut to this size; OSError if that cannot be noted."""
         with self._turn:
             self.cuts += 1
             self._synced = min(size, self._synced)
             self._files.note(self._descriptor, _LENGTHS.pack(size, self._synced), _LENGTHS_AT)
 
     def brought_to_disk(self, size: int, cuts: int) -> None:
-        """In any thread: the log is on the disk up to here, unless it was cut meanwhile."""
+        """The log is on the disk up to this size, unless it was cut meanwhile. Any thread may call this."""
         with self._turn, contextlib.suppress(OSError):
             if cuts == self.cuts:
                 self._synced = size

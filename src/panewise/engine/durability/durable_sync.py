@@ -1,11 +1,11 @@
-"""When the log is brought to the disk: with every record, about once a second, or when the system likes.
+"""When the log is brought to the disk: with every record, about once a second, or when the system does it.
 
-All three survive the death of the process, for what was written is the system's. They differ in what a loss of power
-may take: with every record nothing, else what came in the last second or so, or what the system had not written yet
-(often half a minute). What was brought to the disk stays.
+In all three ways, records survive the death of the process, because the system has them. They differ in what a loss of
+power may take: nothing (`always`), about the last second (`batch`), or what the system has not written yet, often half
+a minute (`never`).
 
-`batch` has a thread of its own, so that a push waits for the disk only where the disk is slower than the pushes. What
-the thread cannot bring to the disk breaks the log: the next change is refused, and says so.
+`batch` has a thread of its own, so a push waits for the disk only if the disk is slower than the pushes. If the thread
+cannot bring records to the disk, the log is broken: the next change is refused with the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERVAL_SECONDS = 1.0
 
 
 def check_sync(sync: str) -> None:
-    """Refuses what is none of them."""
+    """PlanError for any other text."""
     if sync not in SYNCS:
         raise PlanError(f"there is no sync '{sync}'", hint=did_you_mean(sync, SYNCS))
 
@@ -51,9 +51,9 @@ class BackgroundSync:
             self.sync_now()
 
     def sync_now(self) -> None:
-        """Everything that had been appended when this was called is on the disk when it returns, or the log broken."""
+        """Brings all records that were appended before the call to the disk; if that fails, the log is broken."""
         with self._folder.switching:
-            # A descriptor of our own: the folder may begin another log, and close this one, at any time.
+            # A descriptor of its own, because the folder may close this log at any time and begin another.
             segment, cuts = self._folder.end, self._folder.note.cuts
             written = segment.size
             if self._done == (segment, written):
@@ -63,7 +63,7 @@ class BackgroundSync:
             self._files.sync(descriptor)
             self._folder.note.brought_to_disk(written, cuts)
         except OSError as problem:
-            segment.broken = f"what was written could not be brought to the disk: {problem.strerror or problem}"
+            segment.stop(f"records could not be brought to the disk: {problem.strerror or problem}")
         finally:
             os.close(descriptor)
         self._done = segment, written

@@ -1,7 +1,7 @@
-"""What a statement finds when it is run and would find otherwise another day: it is written down with the statement.
+"""What a statement finds outside the engine when it runs, which is recorded with the statement.
 
-A file may be another one when the log is read, and what is measured is. So a statement that happens again finds what it
-found then, and a query is planned as it was.
+When the log is replayed, files and measurements may be different. So a replayed statement uses what was recorded, and a
+query is planned as it was.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ UNKNOWN = -(2**63)
 
 @dataclass(frozen=True)
 class FoundOutside:
-    """`rows`: of the file of a table, None where nobody has read it. `archive_cut`: how far the archive in a folder had
-    come, None where there was none, or nothing in it, UNKNOWN where nobody has looked. `decided`: on a query, None
-    where it is to be decided now."""
+    """`rows`: the rows in a table's file; None if it was not read. `archive_cut`: the last cut of the archive in a
+    folder; None if there was no archive or no row in it, UNKNOWN if nobody has looked. `decided`: what was decided on a
+    query; None if it is to be decided now."""
 
     rows: pa.RecordBatch | None = None
     archive_cut: int | None = UNKNOWN

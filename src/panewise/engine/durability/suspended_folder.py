@@ -1,12 +1,12 @@
-"""A folder opened with `suspended=True`: what it defines is known, nothing runs, and definitions can be dropped.
+"""A folder opened with `suspended=True`: its definitions are known and can be dropped, and nothing runs.
 
-For a folder that does not open otherwise, because one query takes more memory than there is. Snapshot and log are read
-for their definitions only, and stay as they are. What is dropped is noted in a file beside them:
+This is for a folder that cannot be opened otherwise, because a query needs more memory than there is. Snapshot and log
+are read for their definitions only, and do not change. DROP statements are noted in a file beside them:
 
     DROPPED     statements, as JSON; whole or not there
 
-The next engine that opens the folder as usual does not run these queries, not even while it reads the log, drops them
-when it has read it, writes a snapshot, so that no later engine reads that log and runs them, and removes the file.
+The next engine that opens the folder as usual does not run these queries, not even while it replays the log. After the
+replay it drops them, writes a snapshot, so that no later engine replays that log and runs them, and removes the file.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _OF_DEFINITIONS = ("status", "reason", "source", "path", "queries", "changes")
 
 
 def check_allowed(statement: s.Statement) -> None:
-    """Refuses what needs more than definitions."""
+    """DurabilityError for statements that need more than definitions."""
     if isinstance(statement, s.Show | s.Explain):
         return
     if not isinstance(statement, s.Drop) or statement.kind not in ("query", "sink", "archive"):
         raise DurabilityError(
-            f"{REASON}: there are SHOW, EXPLAIN and DROP of queries, sinks and archives, and nothing else",
+            f"{REASON}: it accepts only SHOW, EXPLAIN and DROP of queries, sinks and archives",
             hint=GO_ON,
         )
 
 
 def without_figures(stats: dict[str, Any]) -> dict[str, Any]:
-    """What `Engine.stats()` says of definitions; all else is in the folder, and None."""
+    """The entries of `Engine.stats()` about definitions; all others are None."""
 
     def known(part: dict[str, Any]) -> dict[str, Any]:
         return {name: value if name in _OF_DEFINITIONS else None for name, value in part.items()}
@@ -51,7 +51,7 @@ def without_figures(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 class Dropped:
-    """The statements that are noted in a folder."""
+    """The DROP statements that are noted in a folder."""
 
     def __init__(self, folder: Path, files: FileSystem) -> None:
         self._path = folder / "DROPPED"
@@ -59,7 +59,7 @@ class Dropped:
         self.statements: list[str] = json.loads(self._path.read_text("utf-8")) if self._path.exists() else []
 
     def queries(self) -> set[str]:
-        """The queries that are not to run, by lower-case name."""
+        """The lower-case names of dropped queries."""
         nodes = [parse(text)[0].node.this.name for text in self.statements if text.upper().startswith("DROP QUERY")]
         return {str(name).lower() for name in nodes}
 
@@ -67,11 +67,11 @@ class Dropped:
         self._write([*self.statements, text])
 
     def take_back(self) -> None:
-        """The statement that was noted last was refused."""
+        """Removes the last statement, which was refused."""
         self._write(self.statements[:-1])
 
     def forget(self) -> None:
-        """What is noted has happened, also in the next snapshot."""
+        """Removes the file: the statements have run, and a snapshot was written after them."""
         self._files.remove(self._path)
         self._files.sync_folder(self._path.parent)
 

@@ -1,4 +1,14 @@
-"""The registry of running queries: it starts, changes and stops them as their physical plan says."""
+"""The registry of running queries: it starts, changes and stops them as their physical plan says.
+
+query_registry      the queries and the plan that they follow; `change` goes to the next plan
+query_starter       starts one query, unless it comes too late (`late_queries`, `row_counts`)
+running_families    families and cores that queries share
+running_cores
+block_operators     operators of queries that share nothing
+history_reader      archived rows with which queries begin
+read_graph          which channels feed which queries
+lateness            how long reports wait for their rows
+"""
 
 from typing import TYPE_CHECKING
 

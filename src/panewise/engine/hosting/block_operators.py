@@ -1,6 +1,6 @@
-"""The operators of queries over one input that are in no family, made as their nodes say.
+"""Makes the operators of queries over one input that are in no family, as their nodes say.
 
-Nothing is attached here, so that the operator of a query that has failed can be made afresh.
+Nothing is attached here, so that a query that has failed can get a fresh operator.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from panewise.aggregates.user import matrix_of
 from panewise.engine.channels.hosted_query import HostedQuery
 from panewise.engine.channels.window_ends import cadence_of
 from panewise.engine.consumers.report_diff import RestoredOperator, SoleFamily
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.continuous.collective_lookup import CollectiveLookup
 from panewise.operators.continuous.continuous import ContinuousAggregate, ContinuousRows
 from panewise.operators.family.family import Family
@@ -29,7 +29,7 @@ from panewise.temporal import RowsWindow, TimeWindow
 
 
 def operator_of(query: HostedQuery, node: RowQuery, held_from: int | None) -> RowOperator:
-    """A fresh operator, as the node says. `held_from`: rows before it are not seen."""
+    """A fresh operator of a node. `held_from`: rows before this instant are not seen."""
     block, window = node.block, node.block.window
     assert window is not None
     selection = block.where, block.emission, block.source_schema, held_from
@@ -89,5 +89,5 @@ def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:
 
 
 def items_of(block: Block) -> pa.Schema:
-    """The columns that SELECT names, without those of the window."""
+    """The columns that SELECT names, without window_start and window_end."""
     return pa.schema([(item.name, item.expression.type.to_arrow()) for item in block.items])

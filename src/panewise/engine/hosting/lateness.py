@@ -1,6 +1,6 @@
-"""The lateness of a query: by how much its last report appeared after the rows that completed it were pushed.
+"""The lateness of a query: the time from the push of the rows that completed its last report until the report.
 
-Seconds of the wall clock, from what its streams have noted (`push_times`); computed when `stats()` asks for it.
+It is measured in seconds of the wall clock. Streams note when rows are pushed (`push_times`); `stats()` computes it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from panewise.engine.hosting.query_registry import QueryRegistry
 
 
 def lateness_of(query: HostedQuery, hosting: QueryRegistry) -> float | None:
-    """Seconds, of the last report of a query that has results; None where its windows have no SLIDE in time.
+    """The lateness of a query's last report, in seconds; None if it has no results, or windows without SLIDE in time.
 
-    A report over several streams waits for all: the rows that came last completed it, and they have waited least.
+    A report over several streams waits for all of them. The rows that came last completed it: they have waited least.
     """
     consumer = hosting.consumers[query.name]
-    last = due_report(query.plan, query.block, consumer.come_to)
+    last = due_report(query.plan, query.block, consumer.watermark)
     if last is None or not query.rows_out:
         return None
     answered = consumer.answered_at(last)
-    known = [root.waited(last, answered) for root in hosting.roots(query)]
+    known = [root.waited(last, answered) for root in hosting.graph.roots(query)]
     return min((seconds for seconds in known if seconds is not None), default=None)

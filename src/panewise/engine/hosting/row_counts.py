@@ -1,14 +1,15 @@
-"""How many rows have gone by that a new window of rows counts and will not see.
+"""How many rows have passed already that a new window of rows counts, although it does not see them.
 
-Of a stream that is known, and of a query that was there from the first row on, or that hands rows on from its creation
-on. Others that came in mid-stream may begin earlier beside queries that hold what they need than alone: their results
-have no numbers. On Spark the copy of a query that is made later has none either. Of each partition somebody must have
-counted: a query over the same channel and partitions that has been there from the first row on, or that began with the
-counts of another one.
+The total is known for a stream, for a query that has run from the first row on, and for a query that hands rows on from
+its creation on. Results of other queries have no numbers: a query that came in mid-stream begins earlier if others hold
+the rows that it needs. On Spark, a copy of a query that is made later has no numbers either.
+
+Counts by partition are known only if a query over the same channel and partitions has counted all rows: because it has
+run from the first row on, or because it began with the counts of another one.
 
     released by the channel      7
-    counted by a query           a: 4, b: 3        all of them, so that these are the partitions' counts
-    by one that came later       a: 2, b: 1        not all: it does not know what came before it
+    counted by a query           a: 4, b: 3        all rows: these are the counts of the partitions
+    counted by a later query     a: 2, b: 1        not all rows: earlier ones are missing
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from panewise.temporal import RowsWindow
 
 
 def rows_gone(window: RowsWindow, channel: Channel) -> RowCounts | None:
-    """The rows that the watermark has passed, by partition; None where nobody has counted them."""
+    """How many rows the watermark has passed, by partition; None if nobody has counted them."""
     if not channel.counts_all:
         return None
     gone = channel.released_now()

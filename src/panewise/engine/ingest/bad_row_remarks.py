@@ -1,7 +1,6 @@
-"""What is said of bad rows that a stream has set aside: how many, why the last one was bad, and where they are.
+"""The remark on bad rows that a stream has set aside: how many there are, why the last one is bad, where they are.
 
-A remark is due as one of late rows is (`late_remarks.Remarks`). Who has asked for the bad rows of a stream knows of
-them, and hears no more.
+`late_remarks.Remarks` says when a remark is due. After a caller has fetched bad rows there are no more remarks.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ NO_TIMESTAMP = " is not a TIMESTAMP"
 
 
 class BadRows(NamedTuple):
-    """How many rows of a stream have been set aside so far, and what is to be said of them."""
+    """How many rows of a stream were set aside so far, and the remark on them."""
 
     rows: int
     remark: str
 
 
 def bad_rows(stream: StreamDefinition, bad: int, rows: int, reason: str | None) -> BadRows:
-    """What is said of `bad` of `rows` rows; `reason`: why the last one is bad, where that is known."""
+    """The remark on `bad` of `rows` rows; `reason`: why the last one is bad, if that is known."""
     share = "more than half of the rows, " if 2 * bad > rows and rows > 1 else ""
     came = f"{share}{bad:,} of {rows:,} rows of stream '{stream.name}' were bad and set aside"
     why = "" if reason is None else f"; of the last one {reason}"
@@ -35,7 +34,7 @@ def bad_rows(stream: StreamDefinition, bad: int, rows: int, reason: str | None) 
 
 
 def remedy(stream: StreamDefinition, reason: str) -> str | None:
-    """What to write so that rows are not bad for this reason, where something can be written."""
+    """What the user can do so that rows are not bad for this reason; None if there is nothing."""
     name, has_connector = name_to_sql(stream.name), _has_connector(stream)
     if TOO_MANY in reason:
         return way_across(stream.name, has_connector=has_connector)

@@ -1,23 +1,24 @@
-"""Bounded queues in front of streams: pushers wait while they are full, a thread of each takes what waits.
+"""Bounded queues in front of streams: pushers wait while a queue is full, and a thread processes the queued rows.
 
     CREATE STREAM s (...) WITH (queue = 1000000)
 
-A push to such a stream judges its rows, and sheds where the stream says so, in the pusher's own thread; it returns when
-they wait in the queue, before they are processed. The stream's thread (`queue_thread`) processes them under the
-engine's lock. So does everybody else who takes that lock to read: they find every row that was pushed before their
-call, as in an engine without queues. Only the time of the work differs, never an answer.
+A push to such a stream judges its rows, and sheds some if the stream says so, in the pusher's thread. It returns when
+the rows are queued, before they are processed. The stream's thread (`queue_thread.py`) processes them under the
+engine's lock. Every reader that takes that lock also processes them first. So it sees all rows that were pushed before
+its call, as in an engine without queues: a queue changes when work is done, never an answer.
 
                  the queue's lock                      the engine's lock
-    pushers  --> judge, shed --> [ rows that wait ] --> admit, process --> queries
+    pushers  --> judge, shed --> [ queued rows ] -----> admit, process --> queries
                     wait while it is full                its thread, or any reader
 
-Invariant: a push enters only while fewer than `capacity` rows wait, so never more wait than the capacity and one push.
-A push that has waited `timeout` seconds raises OverloadError, and nothing of it was taken. Who holds the engine's lock
-may take a queue's, never the other way round. Pushes with a sequence, and all in an engine with a path, go around the
-queue, behind what waits in it: they are acknowledged when they are taken. Cost: an uncontended lock a push.
+Invariant: a push enters only while fewer than `capacity` rows are queued, so at most the capacity and one push are. A
+push that has waited `timeout` seconds raises OverloadError, and none of its rows are taken. A thread with the engine's
+lock may take a queue's lock, never the other way round. Pushes with a sequence, and all pushes to an engine with a
+path, do not use the queue, because they are acknowledged when they are taken; the queued rows are taken before them.
+Cost: an uncontended lock a push.
 
-Interrupts. A push waits whole or not at all, because one step puts it in; what is counted beside it is counted anew
-where an interrupt came between.
+Interrupts. One step puts a push into the queue, so it is queued whole or not at all. Counts beside it are made again if
+an interrupt came between.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN
 
 
 class InputQueue:
-    """The rows of one stream that wait, judged by its judge."""
+    """The queued rows of one stream, judged by its judge."""
 
     def __init__(self, judge: RowJudge, capacity: int) -> None:
         self._judge = judge
         self.capacity = capacity
         self.rows = 0
-        self.rows_most = 0  # that have ever waited
-        self.blocked_s = 0.0  # how long pushers have waited, all together
-        self.problem: Exception | None = None  # what a subscriber raised in the thread; the next push raises it
+        self.rows_most = 0  # The greatest number of rows that were ever queued.
+        self.blocked_s = 0.0  # How long pushers have waited, in all.
+        self.problem: Exception | None = None  # A subscriber's error in the thread; the next push raises it.
         self._extent = Extent()
-        self._waiting: deque[Judged | list[list[Any]]] = deque()  # the last may be rows pushed one by one
-        self._counted = True  # whether `rows` and the extent follow from what waits
-        self._lock = threading.Lock()  # taken by `with`, which interrupts do not tear
+        self._waiting: deque[Judged | list[list[Any]]] = deque()  # The last entry may be rows pushed one by one.
+        self._counted = True  # Whether `rows` and the extent agree with the queued rows.
+        self._lock = threading.Lock()  # Taken by `with`, which interrupts do not tear.
         self._changed = threading.Condition(self._lock)
         self._closed = False
 
     def put(self, data: Any, timeout: float | None = None) -> None:
-        """Rows for the stream; waits for room, at most `timeout` seconds."""
+        """Queues rows; waits for room, at most `timeout` seconds."""
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
             raise DataError(f"a timeout is a number of seconds, not a {type(timeout).__name__}")
         if type(data) is list and len(data) == 1:
@@ -74,9 +75,9 @@ class InputQueue:
             self._changed.notify_all()
 
     def _put_row(self, row: list[Any]) -> bool:
-        """A single row waits to be judged with others; False where something may be wrong with it."""
+        """Queues a single row, which is judged later with others; False if it may be bad."""
         time = row[self._judge.intake.time_index]
-        extent, limit = self._come_to(), self._judge.limit
+        extent, limit = self._extent_queued(), self._judge.limit
         if not INSTANT_MIN <= time <= INSTANT_MAX or time > limit.rows_until(extent):
             return False
         self._counted = False
@@ -90,7 +91,7 @@ class InputQueue:
         return True
 
     def _seal(self) -> None:
-        """Rows pushed one by one are judged, in their place among the batches."""
+        """Judges the rows pushed one by one, in their place among the batches."""
         rows = self._waiting[-1] if self._waiting else None
         if isinstance(rows, list):
             judged = self._judged([self._judge.intake.batch_of(rows)])
@@ -100,7 +101,7 @@ class InputQueue:
             self._counted = True
 
     def _count(self) -> None:
-        """`rows` and the extent follow from what waits, also after an interrupt."""
+        """Makes `rows` and the extent agree with the queued rows after an interrupt."""
         if self._counted:
             return
         extent, count, at = self._judge.extent, 0, self._judge.intake.time_index
@@ -114,7 +115,7 @@ class InputQueue:
         self._counted = True
 
     def _judged(self, batches: list[pa.RecordBatch]) -> Judged:
-        return self._judge.judged(batches, self._come_to(), min(self.rows / self.capacity, 1.0))
+        return self._judge.judged(batches, self._extent_queued(), min(self.rows / self.capacity, 1.0))
 
     def _take(self, judged: Judged) -> None:
         self._counted = False
@@ -123,8 +124,8 @@ class InputQueue:
         self.rows += judged.taken
         self._counted = True
 
-    def _come_to(self) -> Extent:
-        """Of all that has come."""
+    def _extent_queued(self) -> Extent:
+        """The extent of all rows that have come, queued or not."""
         return self._extent.put_together(self._judge.extent)
 
     def _wait_for_room(self, timeout: float | None) -> None:
@@ -142,9 +143,9 @@ class InputQueue:
             )
 
     def taken_out(self, most: int | None = None) -> list[Judged]:
-        """What waits, for the stream to admit: whole pushes until there are `most` rows where that is given.
+        """Takes out queued pushes for the stream to admit: all, or whole pushes until there are `most` rows.
 
-        The caller is inside the engine, and processes what it gets before others get in.
+        The caller is inside the engine, and processes the rows before other threads enter.
         """
         taken_out: list[Judged] = []
         count = 0
@@ -160,19 +161,27 @@ class InputQueue:
             self._changed.notify_all()
         return taken_out
 
+    def resize(self, capacity: int) -> None:
+        """Changes the capacity; queued rows stay."""
+        self.capacity = capacity
+
+    def fail_next(self, problem: Exception) -> None:
+        """A subscriber raised this while queued rows were processed; the next push raises it."""
+        self.problem = problem
+
     def close(self) -> None:
-        """Nothing comes in any more; pushers that wait are told, the thread ends."""
+        """No row is queued any more. Waiting pushers raise an error, and the thread ends."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
 
     def forked(self) -> None:
-        """This is a child process, without the queue's thread, which may have held the lock: nothing comes in."""
+        """Called in a child process, where the queue's thread does not exist and may have held the lock: closes."""
         self._lock = threading.Lock()
         self._changed, self._closed = threading.Condition(self._lock), True
 
     def wait(self) -> bool:
-        """Until something waits; False where nothing ever will."""
+        """Waits until rows are queued; returns False if the queue is closed."""
         with self._lock:
             self._changed.wait_for(lambda: self._closed or self.waiting)
             return not self._closed

@@ -1,11 +1,10 @@
-"""Intake: what a caller pushes, as Arrow batches of the stream's schema, with bad rows found before anything changes.
+"""Intake: makes Arrow batches of the stream's schema from pushes, and finds bad rows before anything changes.
 
-A row is bad where a value does not convert to its column's type, its timestamp is NULL, outside the years 1 to 9999 or
-too far ahead of the clock, or it would close too many windows of one query (both `window_limit`). `on_bad_row` says
-what becomes of it: 'fail' refuses the whole push with the row in the message, 'skip' sets it aside and counts it.
+A row is bad if a value does not convert to its column's type, if its timestamp is NULL, outside the years 1 to 9999 or
+too far ahead of the clock, or if it would close too many windows of one query (both in `window_limit.py`). The option
+`on_bad_row` says what happens: 'fail' refuses the whole push with the row in the message, 'skip' sets the row aside.
 
-Converting is one pass per column that is not of its type already. Only where a column does not convert as a whole are
-the bad rows searched for, by halving.
+A column that has not its type yet is converted in one pass. Only if that fails are bad rows searched for, by halving.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Intake:
-    """Conversion of pushes to one stream."""
+    """Converts the pushes to one stream."""
 
     def __init__(self, definition: StreamDefinition) -> None:
         self.name = definition.name
@@ -46,19 +45,19 @@ class Intake:
         self.arrow = definition.schema.to_arrow()
         self.time_index = definition.schema.names.index(definition.timestamp)
         self._makers = [_MAKERS.get(column.type.name) for column in definition.schema]
-        self.epoch = epoch_of(definition.options)  # what numbers in TIMESTAMP columns count
+        self.epoch = epoch_of(definition.options)  # The unit of numbers in TIMESTAMP columns.
         self._definition = definition
         self._plain = [_plain(column.type, self.epoch) for column in definition.schema]
         times = [i for i, column in enumerate(definition.schema) if column.type == TIMESTAMP]
-        self._guarded = times if self.epoch is None else []  # columns whose integers may be of another unit
+        self._guarded = times if self.epoch is None else []  # Columns whose integers may be in another unit.
 
     def comes_after(self, extent: Extent) -> None:
-        """Rows come to a stream that holds these already. Where its times are made up, so may be those of the rows."""
+        """The stream has rows of this extent. If their times are made up, so may be those of the next rows."""
         if self._guarded and any(time is not None and is_made_up(time) for time in extent):
             self._guarded = []
 
     def batches(self, data: Any) -> list[pa.RecordBatch]:
-        """The batches of whatever was pushed, as it came."""
+        """A push as batches; types are not converted yet, except for plain rows."""
         if isinstance(data, pa.RecordBatch):
             return [data]
         if isinstance(data, pa.Table):
@@ -76,7 +75,7 @@ class Intake:
             raise self._refused(data, f": {problem}") from None
 
     def _from_frame(self, data: Any) -> list[pa.RecordBatch]:
-        if hasattr(data, "to_arrow"):  # polars, and whatever else speaks Arrow
+        if hasattr(data, "to_arrow"):  # polars and others
             found = data.to_arrow()
             if isinstance(found, pa.Table | pa.RecordBatch):
                 return self.batches(found)
@@ -93,7 +92,7 @@ class Intake:
         )
 
     def _from_rows(self, rows: list[Any]) -> list[pa.RecordBatch]:
-        """Rows given as dicts, in one batch. Values of a column may be of several types, and are judged one by one."""
+        """Rows given as dicts, as one batch. Values of a column may have several types, and are judged one by one."""
         for position, row in enumerate(rows):
             if not isinstance(row, dict):
                 raise DataError(f"row {position} pushed to '{self.name}' is a {type(row).__name__}, not a dict")
@@ -112,7 +111,8 @@ class Intake:
         )
 
     def _check_keys(self, rows: list[dict[str, Any]], names: Iterable[str]) -> None:
-        """A row may lack columns and have keys that are no columns, but no key that looks like a column it lacks."""
+        """DataError if a row has a key that looks like a column that it lacks. Other unknown keys and missing columns
+        are allowed."""
         unknown = {name for name in names if self.schema.find(name) is None}
         if not unknown:
             return
@@ -137,9 +137,9 @@ class Intake:
         self, batch: pa.RecordBatch, skip: bool, first: int, limit: WindowLimit, extent: Extent
     ) -> tuple[pa.RecordBatch, Ints, list[tuple[pa.RecordBatch, str]], Extent]:
         """The good rows in the stream's types, their times, the bad rows with their reasons, and the stream's extent
-        with the good ones.
+        with the good rows.
 
-        Raises instead where a row is bad, unless `skip`. `first` is the number of the batch's first row in its push.
+        Raises DataError if a row is bad, unless `skip`. `first`: the number of the batch's first row in its push.
         """
         good, bad = self.conformed(batch, skip, first)
         times = self.times(good)
@@ -155,9 +155,9 @@ class Intake:
     def conformed(
         self, batch: pa.RecordBatch, skip: bool, first: int = 0
     ) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:
-        """The batch in the stream's types, and the bad rows with their reasons; raises instead unless `skip`.
+        """The batch in the stream's types without bad rows, and those with their reasons.
 
-        `first` is the number of the batch's first row in its push.
+        Raises DataError if a row is bad, unless `skip`. `first`: the number of the batch's first row in its push.
         """
         if batch.schema.equals(self.arrow):
             return batch, []
@@ -192,7 +192,7 @@ class Intake:
     def without(
         result: pa.RecordBatch, original: pa.RecordBatch, bad: dict[int, str]
     ) -> tuple[pa.RecordBatch, list[tuple[pa.RecordBatch, str]]]:
-        """The batch without the bad rows, and those as they came."""
+        """`result` without the bad rows, and the bad rows of `original`."""
         keep = np.ones(result.num_rows, np.bool_)
         keep[list(bad)] = False
         aside = [(original.slice(row, 1), reason) for row, reason in sorted(bad.items())]
@@ -214,13 +214,13 @@ class Intake:
         return problem
 
     def times(self, batch: pa.RecordBatch) -> Ints:
-        """Event times in microseconds; NULL reads as 0, `bad_times` finds it."""
+        """Event times in microseconds; NULL reads as 0, and `bad_times` finds it."""
         return integers(batch.column(self.time_index))
 
     def bad_times(
         self, batch: pa.RecordBatch, times: Ints, limit: WindowLimit, extent: Extent
     ) -> tuple[dict[int, str], Extent]:
-        """Rows whose timestamp cannot be, and the stream's extent with the others."""
+        """The rows with a bad timestamp and their reasons, and the stream's extent with the other rows."""
         if not len(times):
             return {}, extent
         column = batch.column(self.time_index)
@@ -246,9 +246,9 @@ class Intake:
     # -- one row at a time ---------------------------------------------------------------------------------------
 
     def plain_row(self, row: dict[str, Any]) -> list[Any] | None:
-        """The row's values where all are of the exact Python types of their columns, the timestamp as microseconds.
+        """The row's values, with timestamps as microseconds, if all have exactly the Python types of their columns.
 
-        None where the row needs the long way, which also finds what is wrong with it.
+        None if the row has to be converted and judged the long way.
         """
         values: list[Any] = []
         try:
@@ -296,7 +296,7 @@ def shown_row(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _shown(value: pa.Scalar) -> Any:
-    """The value; what Python cannot hold (an instant past 9999, a text that is not UTF-8) as Arrow shows it."""
+    """The value; as Arrow's text if Python cannot hold it (an instant past 9999, a text that is not UTF-8)."""
     if is_mixed(value.type):
         return None if value.value is None else _shown(value.value)
     try:
@@ -336,7 +336,7 @@ def _value(row: dict[str, Any], name: str) -> Any:
 
 
 def _one_by_one(source: pa.Array, type_: DataType, epoch: str | None) -> tuple[pa.Array, list[tuple[int, Any]]]:
-    """The array with NULL in place of values that do not convert, and those values with their rows."""
+    """The converted array, with NULL for values that do not convert, and those values with their rows."""
     if not is_mixed(source.type):
         return _by_halves(source, type_, epoch)
     parts: list[pa.Array] = []
@@ -349,7 +349,7 @@ def _one_by_one(source: pa.Array, type_: DataType, epoch: str | None) -> tuple[p
 
 
 def _by_halves(source: pa.Array, type_: DataType, epoch: str | None) -> tuple[pa.Array, list[tuple[int, Any]]]:
-    """The same where all values are of one type."""
+    """As `_one_by_one`, for an array whose values all have one type."""
     target = type_.to_arrow()
     pieces: list[pa.Array] = []
     bad: list[tuple[int, Any]] = []

@@ -1,8 +1,8 @@
-"""What a stream tells of before it changes, and the numbers by which producers may repeat themselves.
+"""The journal that a stream writes to before it changes, and the numbers by which a push may be repeated.
 
-A producer that did not hear whether a push was taken pushes it again, with the number it had: numbers of one producer
-on one stream are 1, 2, 3 and so on, and a number that was taken already is acknowledged and ignored. A number that
-skips one is refused, for the rows between them would be missing.
+A producer that does not know whether a push was taken repeats it with the same number. The numbers of one producer on
+one stream are 1, 2, 3 and so on. A push whose number was taken before is acknowledged and ignored. A push that skips a
+number is refused, because the rows between would be missing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow as pa
 from panewise.engine.ingest.window_limit import Extent
 from panewise.errors import DataError
 
-Stamp = tuple[str, int]  # a producer and the number of its push
+Stamp = tuple[str, int]  # A producer, and the number of its push.
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a stream takes of a push: rows in its types; rows as text, with what is wrong with them; the extent of
-    all that came; how many rows were shed, by reason; and the stamp of the push."""
+    """The part of a push that a stream takes in: rows in its types; bad rows as text, with the reasons; the extent of
+    all rows so far; the number of shed rows by reason; and the stamp of the push."""
 
     batches: list[pa.RecordBatch]
     aside: list[tuple[str, str]]
@@ -31,23 +31,24 @@ class Taken:
 
 
 class Journal(Protocol):
-    """Told first in a stream's change. Where it raises, the stream does not change, and it has called `undone`."""
+    """Called first in every change of a stream. If it raises, it has called `undone`, and the stream does not
+    change."""
 
     def took(self, stream: str, taken: Taken) -> None:
-        """Rows of a push."""
+        """The rows of a push are taken in."""
 
     def took_row(self, stream: str, row: list[Any], stamp: Stamp | None) -> None:
-        """A single row in plain values."""
+        """A single row is taken in, as plain values."""
 
     def advanced(self, stream: str, until: int) -> None:
-        """A punctuation."""
+        """A punctuation is taken in."""
 
     def hands_out_rows(self, stream: str, which: str) -> None:
-        """`which` is 'late' or 'bad': rows that were kept, handed out once."""
+        """Kept rows are handed out; `which` is 'late' or 'bad'."""
 
 
 def is_repeated(stream: str, producers: dict[str, int], producer: str | None, sequence: int | None) -> bool:
-    """Whether a push with this number was taken before; DataError where the number cannot be.
+    """Whether a push with this number was taken before; DataError if the number is not valid.
 
     >>> is_repeated("s", {"p": 2}, "p", 2), is_repeated("s", {"p": 2}, "p", 3)
     (True, False)

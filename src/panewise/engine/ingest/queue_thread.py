@@ -1,6 +1,7 @@
-"""The thread of a stream's queue: it has what waits there processed, under the lock of whoever hosts the stream.
+"""The thread of a stream's queue: it processes the queued rows, under the lock of the stream's host.
 
-The thread holds its host weakly, so an engine that nobody holds any more ends, and its threads with it.
+The thread has only a weak reference to the host. So an engine that is not referenced any more is collected, and its
+threads end.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from panewise.engine.ingest.stream import Stream
 from panewise.errors import EngineBroken
 
 Process = Callable[[Stream], bool]
-"""Processes a portion of what waits for a stream; returns whether a part of a push is left."""
+"""Processes a portion of a stream's queued rows; returns whether a part of a push is left."""
 
 
 def declare_queue(stream: Stream, process: Process) -> None:
-    """Gives a stream the queue that its options ask for, or the one it has another capacity."""
+    """Gives a stream the queue that its options ask for, or changes the capacity of its queue."""
     rows = dict(stream.definition.options).get("queue")
     if not isinstance(rows, int):
         return
     if stream.queue is not None:
-        stream.queue.capacity = rows
+        stream.queue.resize(rows)
         return
     stream.queue = InputQueue(stream.judge, rows)
     serve(stream, stream.queue, process)
@@ -52,7 +53,7 @@ def _work(stream: Stream, queue: InputQueue, process_of: Callable[[], Process | 
         except EngineBroken:
             queue.close()
             return
-        except Exception as problem:  # noqa: BLE001 - a subscriber's, which the next pusher hears of
-            queue.problem = problem
+        except Exception as problem:  # noqa: BLE001 - a subscriber's error, which the next push raises
+            queue.fail_next(problem)
         del process
-        time.sleep(0)  # readers that wait for the engine's lock come between
+        time.sleep(0)  # Threads that wait for the engine's lock get it.

@@ -1,7 +1,7 @@
-"""Which rows of a push a stream takes: bad ones are refused or set aside, and where a stream sheds, some are dropped.
+"""Which rows of a push a stream takes: bad rows are refused or set aside, and some rows may be shed.
 
-Bad rows are found in their own push: a row is judged by the rows before it, processed or not (`extent`), and by how far
-the watermark may move at once (`window_limit`). To judge rows changes none of them and takes none in; `admit` does.
+Bad rows are found when they are pushed: a row is judged by the rows before it, processed or not (`extent`), and by how
+far the watermark may move at once (`window_limit.py`). Judging rows takes none in; `admit` does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from panewise.temporal import INSTANT_MAX, INSTANT_MIN
 
 
 class RowJudge:
-    """Of one stream. `progress` is its watermark, `monitor` measures what comes."""
+    """The judge of one stream."""
 
     def __init__(self, definition: StreamDefinition, progress: Watermark, monitor: InputMonitor) -> None:
         self.name = definition.name
@@ -31,18 +31,18 @@ class RowJudge:
         self.shedder = Shedder(definition) if definition.sheds else None
         self.monitor = monitor
         self.skips_bad = False
-        self.reach = UNLIMITED  # how far the watermark may move at once
-        self.extent = Extent()  # of all rows that were admitted, processed or not
+        self.reach = UNLIMITED  # How far the watermark may move at once.
+        self.extent = Extent()  # The extent of all admitted rows, processed or not.
         self._progress = progress
         # The oldest row of streams that are read together with this one.
         self._others_begun: Callable[[], int | None] = lambda: None
-        self._until = INT64_MIN  # rows after this need a look
-        self._ahead = ahead_of(definition.options)  # by how much rows may be ahead of the clock
+        self._until = INT64_MIN  # Rows up to this time need no judging.
+        self._ahead = ahead_of(definition.options)  # How far rows may be ahead of the clock.
         self._now = INT64_MIN  # The greatest time that the wall clock has shown, in microseconds.
         self._horizon = INT64_MIN  # Rows up to this instant were not too far ahead when the clock was last read.
 
     def configure(self, options: dict[str, Any]) -> None:
-        """Options of CREATE STREAM and ALTER STREAM, but for those of overload."""
+        """Sets options of CREATE STREAM or ALTER STREAM, except for those about overload."""
         if "on_bad_row" in options:
             self.skips_bad = options["on_bad_row"] == "skip"
         if "ahead" in options:
@@ -50,28 +50,28 @@ class RowJudge:
             self.look_again()
 
     def set_slide(self, slide: int | None, others_begun: Callable[[], int | None]) -> None:
-        """The shortest slide of the queries that read the stream, which limits how far the watermark may move."""
+        """Sets the shortest slide of the queries that read the stream. It limits how far the watermark may move."""
         self.reach, self._others_begun = reach_of(slide), others_begun
         self.look_again()
 
     @property
     def limit(self) -> WindowLimit:
-        """What rows may close now, and how far ahead of the clock they may be."""
-        # Where the clock is set back, rows that were good are not judged to be bad when they are looked at again.
+        """How many windows rows may close now, and how far ahead of the clock they may be."""
+        # If the clock is set back, rows that were good must not become bad when they are judged again.
         self._now = max(self._now, int(self.monitor.wall() * 1e6))
         fixed = self._progress.delay, self._progress.floor, self.reach
         return WindowLimit(*fixed, others_begun=self._others_begun, now=self._now, ahead=self._ahead)
 
     def look_again(self) -> None:
-        """What rows may close has changed."""
+        """Renews what is derived from the limit, which has changed."""
         limit = self.limit
         self._until, self._horizon = limit.rows_until(self.extent), limit.horizon
         self.intake.comes_after(self.extent)
 
     def judged(self, batches: list[pa.RecordBatch], extent: Extent, full: float = 0.0) -> Judged:
-        """The rows of a push, looked at; raises where one is bad and the stream says 'fail'. Changes no row's state.
+        """Judges the rows of a push; raises DataError if one is bad and the stream says 'fail'. Admits none.
 
-        `extent` is that of the stream before them, `full` the share of the stream's queue that is in use.
+        `extent`: that of the stream before them. `full`: the share of the stream's queue that is in use.
         """
         accepted: list[pa.RecordBatch] = []
         aside: list[tuple[pa.RecordBatch, str]] = []
@@ -93,18 +93,18 @@ class RowJudge:
         return Judged(accepted, aside, extent, sum(batch.num_rows for batch in accepted), shed, now)
 
     def admit(self, extent: Extent) -> None:
-        """Rows with this extent were taken in."""
+        """Rows were taken in; `extent` is that of the stream with them."""
         self.extent = self.extent.put_together(extent)
         self.look_again()
 
     # -- one row at a time ---------------------------------------------------------------------------------------
 
     def is_good(self, time: int) -> bool:
-        """Whether a row of this time is good for certain, without a longer look."""
+        """Whether a row of this time is certainly good, without judging it."""
         return INSTANT_MIN <= time <= INSTANT_MAX and time <= self._until
 
     def admit_row(self, time: int) -> None:
-        """A good row was taken in."""
+        """A good row of this time was taken in."""
         extent, progress = self.extent, self._progress
         if extent.newest is None or extent.oldest is None or time < extent.oldest:
             self.extent = self.limit.with_row(time, extent)

@@ -1,23 +1,23 @@
-"""Load shedding: which rows of a push are taken where more come than can be, and what each stands for.
+"""Load shedding: which rows of a push are taken when too many come, and how many rows each taken row stands for.
 
     WITH (shedding = 'random', max_rate = 100000)               every row has the same chance
     WITH (shedding = 'semantic', keep = 'level >= 3', ...)      rows for which `keep` is true are always taken
-    WITH (shedding = 'random', queue = 1000000)                 by how full the queue is, at the rate that is sustained
+    WITH (shedding = 'random', queue = 1000000)                 depends on how full the queue is
 
-There are two reasons to drop rows, counted apart. `max_rate`: more than that many rows a second have come, beyond a
-burst of one second's worth. `queue`: the queue of the stream (`input_queue.py`) is more than half full; the target is
-then the measured rate of processing, less the fuller it is. The probability of a push's rows is
+There are two reasons to drop rows, which are counted separately. `max_rate`: more rows a second come, beyond a burst of
+one second's worth. `queue`: the stream's queue (`input_queue.py`) is more than half full. The target is then the
+measured rate of processing, and is lower the fuller the queue is. The rows of a push are taken with the probability
 
     p = (target - rate of rows that are kept in any case) / (rate of the other rows),  at least `SHARE_LEAST`, at most 1
 
-by rates faded over a second that count the push itself. It is settled before anything is drawn for the push, so each
-row of it is taken with a known probability independently of the others, and the weights 1/p give unbiased sums
-(`plan/scale_sampled.py`). Below the target nothing is drawn and nothing dropped. The least share keeps
-every row possible: without it the rows beside a flood of kept ones could not be estimated, so such a flood passes.
+by rates that are faded over a second and count the push itself. p is fixed before anything is drawn for the push. So
+each row is taken independently with a known probability, and the weights 1/p give unbiased sums
+(`plan/scale_sampled.py`). Below the target nothing is drawn or dropped. The least share gives every row a chance:
+without it, the rows beside a flood of kept rows could not be estimated. So such a flood is not reduced.
 
-Dropped rows still move the watermark: time does not stand still because of overload. The draws come from a generator
-that begins with the stream's name and is part of a snapshot. Cost: a few operations on whole columns a push. After
-random and semantic load shedding in Golab 2006, section 2.4.3.
+Dropped rows still move the watermark: overload does not stop time. The random generator is seeded with the stream's
+name, and is part of snapshots. Cost: a few operations on whole columns per push. After random and semantic load
+shedding in Golab 2006, section 2.4.3.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from panewise.language.statements import Select, SelectOnce
 from panewise.plan.expressions.evaluate import compiled
 from panewise.plan.scale_sampled import EXCESS, MARK
 
-SMOOTHED_S = 1.0  # over which rates are faded, and the burst that may exceed `max_rate`
+SMOOTHED_S = 1.0  # Rates are faded over this time; rows of this time may exceed `max_rate` in a burst.
 SHARE_LEAST = 0.01
-TOGETHER_ROWS = 1024  # rows pushed one by one are looked at so many at a time,
-TOGETHER_S = 0.05  # or those of so many seconds
-FULL_FROM = 0.5  # of the queue: where rows begin to be dropped
+TOGETHER_ROWS = 1024  # Rows pushed one by one are judged when there are this many.
+TOGETHER_S = 0.05  # They are also judged when the first is this old.
+FULL_FROM = 0.5  # Rows are dropped when more than this share of the queue is full.
 REASONS = ("max_rate", "queue")
 OPTIONS = ("shedding", "max_rate", "keep", "queue")
 
 
 def check_overload_options(definition: StreamDefinition) -> None:
-    """PlanError where options about overload do not fit together."""
+    """PlanError if options about overload do not fit together."""
     options = dict(definition.options)
     mode = options.get("shedding")
     for name in ("max_rate", "keep"):
@@ -61,7 +61,7 @@ def check_overload_options(definition: StreamDefinition) -> None:
     if mode == "semantic" and "keep" not in options:
         raise PlanError("shedding = 'semantic' needs to know which rows to keep", hint="add keep = 'a condition'")
     if mode == "random" and "keep" in options:
-        raise PlanError("shedding = 'random' keeps no row before another", hint="write shedding = 'semantic'")
+        raise PlanError("shedding = 'random' cannot prefer some rows", hint="write shedding = 'semantic'")
     if mode not in (None, "none") and "max_rate" not in options and "queue" not in options:
         raise PlanError(f"shedding = '{mode}' needs to know when to begin", hint="add max_rate = rows a second, "
                         "or queue = rows that may wait")  # fmt: skip
@@ -73,11 +73,11 @@ def check_overload_options(definition: StreamDefinition) -> None:
 
 
 def altered(definition: StreamDefinition, options: dict[str, Any]) -> StreamDefinition:
-    """The definition with options changed; PlanError where they do not fit, or come too late."""
+    """The definition with changed options; PlanError if they do not fit, or cannot be set any more."""
     changed = replace(definition, options=tuple((dict(definition.options) | options).items()))
     if changed.sheds and not definition.sheds:
         raise PlanError(
-            f"'{definition.name}' was created without shedding, and what reads it takes every row for itself",
+            f"'{definition.name}' was created without shedding, so its readers count every row as one",
             hint="drop it and create it with shedding = 'none', which can be altered",
         )
     check_overload_options(changed)
@@ -85,7 +85,7 @@ def altered(definition: StreamDefinition, options: dict[str, Any]) -> StreamDefi
 
 
 def refuse_overload_options(stream: str, options: Options) -> None:
-    """PlanError where options ask for what only the embedded engine does."""
+    """PlanError if options ask for what only the embedded engine does."""
     for name, _ in options:
         if name in OPTIONS:
             raise PlanError(
@@ -114,27 +114,29 @@ def keep_condition(definition: StreamDefinition) -> Expression:
 
 
 class Shedder:
-    """The sampling of one stream."""
+    """The sampling of one stream, and the counts of its rows that were taken and shed."""
 
     def __init__(self, definition: StreamDefinition) -> None:
+        self._taken_rows = 0
+        self._shed_rows = dict.fromkeys(REASONS, 0)
         self._random = np.random.default_rng(zlib.crc32(definition.name.lower().encode()))
-        self.share = 1.0  # of the last push
-        self._offered = 0.0  # rows that came in the last second, faded; `_kept` of them for certain
-        self._kept = 0.0
-        self._backlog = 0.0  # rows taken that `max_rate` has not had time for
+        self.share = 1.0  # The probability p of the last push.
+        self._offered = 0.0  # Rows that came in the last second, faded.
+        self._kept = 0.0  # Rows among them that are always taken.
+        self._backlog = 0.0  # Rows taken beyond `max_rate`.
         self._at: float | None = None
         self._together_since = 0.0
         self.configure(definition)
 
     def configure(self, definition: StreamDefinition) -> None:
-        """The options of the definition hold from now on."""
+        """Sets the options of the definition."""
         options: dict[str, Any] = dict(definition.options)
         self.mode = str(options["shedding"])
         self._rate: int | None = options.get("max_rate")
         self._keep = compiled(keep_condition(definition)) if "keep" in options else None
 
     def is_due(self, rows: int, now: float) -> bool:
-        """Whether so many rows that were pushed one by one have waited long enough to be looked at together."""
+        """Whether rows that were pushed one by one are to be judged now: there are many, or the first is old."""
         if rows == 1:
             self._together_since = now
         return rows >= TOGETHER_ROWS or now - self._together_since > TOGETHER_S
@@ -142,7 +144,7 @@ class Shedder:
     def shed_all(
         self, batches: list[pa.RecordBatch], now: float, full: float, sustainable: float | None
     ) -> tuple[list[pa.RecordBatch], dict[str, int]]:
-        """`shed` for the batches of a push, and the number of rows dropped by reason."""
+        """Applies `shed` to the batches of a push; returns the taken rows, and the number of dropped rows by reason."""
         taken: list[pa.RecordBatch] = []
         dropped: dict[str, int] = {}
         for batch in batches:
@@ -155,9 +157,9 @@ class Shedder:
     def shed(
         self, batch: pa.RecordBatch, now: float, full: float = 0.0, sustainable: float | None = None
     ) -> tuple[pa.RecordBatch, str | None]:
-        """The rows that are taken, with their excess as the last column, and the reason why others are not.
+        """The taken rows, with their excess as the last column, and the reason why others are dropped.
 
-        `full`: the share of the queue that is in use. `sustainable`: the measured rows a second, if known.
+        `full`: the share of the queue that is in use. `sustainable`: rows per second that can be processed, if known.
         """
         kept = self._kept_rows(batch)
         share, reason = self._decided(batch.num_rows, 0 if kept is None else int(kept.sum()), now, full, sustainable)
@@ -179,7 +181,7 @@ class Shedder:
     def _decided(
         self, rows: int, kept: int, now: float, full: float, sustainable: float | None
     ) -> tuple[float, str | None]:
-        """The probability of rows that are not kept in any case, and the reason where it is below 1."""
+        """The probability of rows that are not always taken, and the reason if it is below 1."""
         elapsed = 0.0 if self._at is None else max(now - self._at, 0.0)
         self._at = now
         fade = math.exp(-elapsed / SMOOTHED_S)
@@ -190,7 +192,7 @@ class Shedder:
             burst = self._rate * SMOOTHED_S
             self._backlog = max(self._backlog - self._rate * elapsed, 0.0)
             if self._backlog + rows > burst:
-                # Rates lag behind a sudden rise; what was taken too much in the meantime is made up for.
+                # Rates lag behind a sudden rise: rows that were taken beyond the rate until then lower the target.
                 target, reason = self._rate * burst / max(self._backlog, burst), "max_rate"
         if full > FULL_FROM:
             pace = (sustainable or self._offered / SMOOTHED_S) * (1 - full) / (1 - FULL_FROM)
@@ -203,11 +205,24 @@ class Shedder:
             self._backlog += kept + share * (rows - kept)
         return share, reason if share < 1.0 else None
 
+    def count(self, taken: int, shed: dict[str, int]) -> None:
+        """Rows of a push that the stream has taken in, and rows that it has shed, by reason."""
+        self._taken_rows += taken
+        for reason, rows in shed.items():
+            self._shed_rows[reason] += rows
+
+    def stats(self) -> dict[str, Any]:
+        shed = dict(self._shed_rows)
+        return {"taken_rows": self._taken_rows, "shed_rows": sum(shed.values()), "shed": shed}
+
     def snapshot(self) -> dict[str, Any]:
-        """What the draws depend on; rates are of this process's clock and begin anew."""
-        return {"random": self._random.bit_generator.state}
+        """The counts, and the state of the generator. Rates depend on this process's clock, and begin anew."""
+        random = self._random.bit_generator.state
+        return {"counts": self._shed_rows, "taken": self._taken_rows, "random": random}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self._shed_rows |= snapshot["counts"]
+        self._taken_rows = snapshot["taken"]
         self._random.bit_generator.state = snapshot["random"]
 
 

@@ -1,21 +1,21 @@
-"""The shortest slide of the reports that the rows of each stream cause: the limit of windows follows from it.
+"""The shortest slide of the queries that read each stream, directly or not. The limit of windows follows from it.
 
-A query that comes can only shorten it. Where a query goes that had the shortest one, it is found anew when somebody
-asks, in a pass over all queries. Everything else takes constant time.
+A new query can only shorten it. When a query with the shortest slide is dropped, the shortest slide is found again in a
+pass over all queries, when it is needed. Everything else takes constant time.
 """
 
 from __future__ import annotations
 
 
 class ShortestSlides:
-    """By stream, as its id."""
+    """The shortest slide by the id of each stream."""
 
     def __init__(self) -> None:
-        self._slide_of: dict[str, tuple[int, list[int]]] = {}  # by query: how often it reports, and the streams' ids
-        self._shortest: dict[int, int] | None = {}  # by stream; None: to be found anew
+        self._slide_of: dict[str, tuple[int, list[int]]] = {}  # By query: its slide, and its streams.
+        self._shortest: dict[int, int] | None = {}  # By stream; None: to be found again.
 
     def shortest(self) -> dict[int, int]:
-        """In microseconds; a stream that causes no report by time is not there."""
+        """The shortest slides in microseconds, without streams whose rows cause no reports by time."""
         if self._shortest is None:
             self._shortest = {}
             for slide, streams in self._slide_of.values():
@@ -23,13 +23,13 @@ class ShortestSlides:
         return self._shortest
 
     def note(self, query: str, slide_us: int, streams: list[int]) -> None:
-        """A query has come."""
+        """A query was created."""
         self._slide_of[query] = slide_us, streams
         if self._shortest is not None:
             _shorten(self._shortest, slide_us, streams)
 
     def forget(self, query: str) -> None:
-        """A query has gone, which may have no slide."""
+        """A query was dropped, which may have no slide."""
         slide, streams = self._slide_of.pop(query, (0, []))
         if self._shortest is not None and any(self._shortest[stream] == slide for stream in streams):
             self._shortest = None

@@ -1,12 +1,11 @@
-"""A stream while it runs: rows from callers, judged, buffered and handed on as a channel.
+"""A stream while it runs: rows from callers are judged, collected and handed on as a channel.
 
-Small pushes are collected and processed together, at the latest when somebody reads; bad rows are found in their own
-push all the same. Late rows change nothing but a count.
+Small pushes are collected (`pending_rows.py`) and processed together, at the latest when somebody reads. Bad rows are
+found by the push that has them. Late rows are counted, and kept if the stream says so (`kept_rows.py`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -22,10 +21,11 @@ from panewise.engine.ingest.input_monitor import InputMonitor
 from panewise.engine.ingest.input_queue import InputQueue
 from panewise.engine.ingest.intake import shown_row
 from panewise.engine.ingest.journal import Journal, Stamp, Taken
-from panewise.engine.ingest.late_remarks import Lateness, Remarks, lateness, remark_of
-from panewise.engine.ingest.pending_rows import Judged, divided, plain_strings, put_together
+from panewise.engine.ingest.kept_rows import KeptBadRows, KeptLateRows
+from panewise.engine.ingest.late_remarks import Lateness, lateness, remark_of
+from panewise.engine.ingest.pending_rows import FLUSH_ROWS, Judged, PendingRows, put_together
 from panewise.engine.ingest.row_judge import RowJudge
-from panewise.engine.ingest.shedding import OPTIONS, REASONS, altered, check_overload_options
+from panewise.engine.ingest.shedding import OPTIONS, altered, check_overload_options
 from panewise.engine.ingest.watermark import Watermark
 from panewise.engine.ingest.window_limit import WINDOWS_CLOSED_MAX, Extent, WindowLimit
 from panewise.errors import DataError
@@ -33,20 +33,19 @@ from panewise.operators.row_batch import Rows
 from panewise.plan.scale_sampled import with_excess
 from panewise.temporal import INSTANT_MAX, INSTANT_MIN, duration_us, format_instant
 
-FLUSH_ROWS = 262_144  # that wait, so many, are processed even if nobody asks
-PORTION_S = 0.04  # how long rows are processed at a stretch while other threads read
-PORTION_ROWS_LEAST = 8192  # but not fewer than these
-SET_ASIDE_MAX = 100_000  # late or bad rows kept for the caller to fetch; the oldest leave first
+PORTION_S = 0.04  # While other threads read, a flush takes about this long.
+PORTION_ROWS_LEAST = 8192  # The least number of rows in such a flush.
 
 
 class ReportOrder(Protocol):
-    """Says which reports wait while a stream is behind (`report_schedule`)."""
+    """Decides which reports are postponed while a stream is behind (`report_schedule.py`)."""
 
     def postpones(self, stream: Stream) -> bool:
-        """Whether reports that can wait are postponed in the turn that begins."""
+        """Whether reports that can wait are postponed in the flush that begins."""
 
     def answer(self, stream: Stream, since: float) -> None:
-        """Rows have been folded since then: makes postponed reports, or leaves them for later turns."""
+        """Rows have been folded since that instant of the clock. Answers postponed reports, or leaves them for later
+        flushes."""
 
 
 class Stream(Channel):
@@ -62,44 +61,33 @@ class Stream(Channel):
         self.progress = Watermark(definition.delay_us)
         self.judge = RowJudge(definition, self.progress, self.monitor)
         self.intake = self.judge.intake
-        self.shed_counts = dict.fromkeys(REASONS, 0)
-        self.taken_count = 0  # counted where rows may be shed
         self.queue: InputQueue | None = None
         self.push_times = PushTimes(definition.delay_us)
-        self.journal: Journal | None = None  # told before anything changes
-        self.change = StateChange()  # the engine's, where one hosts the stream
-        self.producers: dict[str, int] = {}  # the last number that each producer's pushes had
+        self.journal: Journal | None = None  # Told before anything changes.
+        self.change = StateChange()  # The engine's, if one hosts the stream.
+        self.producers: dict[str, int] = {}  # The number of each producer's last push.
         self.rows_pushed = 0
-        self.late_count = 0
-        self.bad_count = 0
-        self._keep_late = False
-        self.late_remarks = Remarks()
-        self.bad_remarks = Remarks()
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_count = 0
-        self._plain: list[list[Any]] = []
-        self._late: deque[pa.RecordBatch] = deque()
-        self._bad: deque[tuple[str, str]] = deque(maxlen=SET_ASIDE_MAX)  # the row as text, and what is wrong with it
+        self.late = KeptLateRows(self.intake.arrow)
+        self.bad = KeptBadRows()
+        self._pending = PendingRows(self.intake.batch_of)
+        self._arrived = 0  # Number of rows that were processed.
+        self._next_due: int | None = None  # The watermark at which a reader has something to say; None: not known.
         self.configure(dict(definition.options))
 
     def configure(self, options: dict[str, Any]) -> None:
-        """Options of CREATE STREAM and ALTER STREAM; their values have been checked by the binder."""
+        """Sets options of CREATE STREAM or ALTER STREAM, whose values the binder has checked."""
         if any(name in options for name in OPTIONS):
-            self._configure_overload(options)
+            self.definition = altered(self.definition, options)
+            if self.judge.shedder is not None:
+                self.judge.shedder.configure(self.definition)
         self.judge.configure(options)
         if "late" in options:
-            self._keep_late = options["late"] == "keep"
-            self.late_remarks.expected = True
+            self.late.keep(options["late"] == "keep")
         if "retain" in options:
             self.retain(duration_us(str(options["retain"])))
 
-    def _configure_overload(self, options: dict[str, Any]) -> None:
-        self.definition = definition = altered(self.definition, options)
-        if self.judge.shedder is not None:
-            self.judge.shedder.configure(definition)
-
     def set_slide(self, slide: int | None, others_begun: Callable[[], int | None]) -> None:
-        """The shortest slide of the queries that read the stream, which limits how far the watermark may move."""
+        """Sets the shortest slide of the queries that read the stream. It limits how far the watermark may move."""
         self._next_due = None
         self.push_times.set_slide(slide, self.newest)
         self.judge.set_slide(slide, others_begun)
@@ -107,16 +95,16 @@ class Stream(Channel):
     # -- pushing -------------------------------------------------------------------------------------------------
 
     def push(self, data: Any, stamp: Stamp | None = None) -> bool:
-        """Takes rows in, all or, where one is bad and the stream says 'fail', none. True where a flush is due."""
+        """Takes rows in: all, or none if one is bad and the stream says 'fail'. Returns whether a flush is due."""
         if type(data) is list and len(data) == 1:
             data = data[0]
         if type(data) is dict and (self.judge.shedder is None or self.journal is None):
             row = self.intake.plain_row(data)
             if row is not None and self._push_plain(row, stamp):
                 time = row[self.intake.time_index]
-                # The newest row, as most are, is not late.
-                late = time != self.newest and self.late_remarks.first and time < self.watermark_pushed
-                return late or max(len(self._plain), self._pending_count) >= FLUSH_ROWS
+                # The newest row is not late; most rows are the newest.
+                late = time != self.newest and self.late.remarks.first and time < self.watermark_pushed
+                return late or self._pending.is_full
         before = self.judge.extent
         judged = self.judge.judged(self.intake.batches(data), before)
         journal = self.journal
@@ -129,51 +117,47 @@ class Stream(Channel):
             self.admit(judged)
             if stamp is not None:
                 self.producers[stamp[0]] = stamp[1]
-        is_told = self.bad_remarks.is_due(self.bad_count)  # so that who pushes bad rows hears of them
-        return self._pending_count >= FLUSH_ROWS or is_told or self._begins_lateness(judged, before)
+        is_told = self.bad.remarks.is_due(self.bad.count)  # The caller that pushes bad rows gets the remark.
+        return self._pending.is_full or is_told or self._begins_lateness(judged, before)
 
     def _begins_lateness(self, judged: Judged, before: Extent) -> bool:
-        """Whether a push has the first late rows: it is processed at once, so that who pushes hears of them."""
-        if not self.late_remarks.first:
+        """Whether a push has the first late rows. It is processed at once, so that its caller gets the remark."""
+        if not self.late.remarks.first:
             return False
         progress = self.progress.after(before.newest)
         return any(progress.judge(self.intake.times(batch)) is not None for batch in judged.batches if batch.num_rows)
 
     def retake(self, taken: Taken) -> bool:
-        """A push of which a journal was told: not judged again. True where a flush is due."""
+        """Takes in a push that was judged and written to a journal before. Returns whether a flush is due."""
         count = sum(batch.num_rows for batch in taken.batches)
         with self.change:
             self.admit(Judged(taken.batches, [], taken.extent, count, taken.shed))
-            self._bad.extend(taken.aside)
-            self.bad_count += len(taken.aside)
+            self.bad.take_shown(taken.aside)
             self.rows_pushed += len(taken.aside)
             if taken.stamp is not None:
                 self.producers[taken.stamp[0]] = taken.stamp[1]
-        return self._pending_count >= FLUSH_ROWS
+        return self._pending.is_full
 
     def retake_row(self, row: list[Any], stamp: Stamp | None) -> bool:
-        """The same for a single row."""
+        """Takes in a single row that was written to a journal before. Returns whether a flush is due."""
         with self.change:
             self._take_plain(row, stamp)
-        return len(self._plain) >= FLUSH_ROWS
+        return self._pending.is_full
 
     def admit(self, judged: Judged) -> None:
-        """A push that was judged waits to be processed from now on."""
+        """The rows of a judged push are pending from now on."""
         self._seal_plain()
         self.judge.admit(judged.extent)
         if judged.at is not None and self.newest is not None and self.newest >= self.push_times.noted_from:
             self.push_times.note(self.newest, judged.at)
-        self._bad.extend((str(shown_row(row)), reason) for row, reason in judged.aside)
-        self.bad_count += len(judged.aside)
-        self._pending.extend(batch for batch in judged.batches if batch.num_rows)
-        self._pending_count += judged.taken
-        self.taken_count += judged.taken
+        self.bad.take(judged.aside)
+        self._pending.add(judged.batches)
         self.rows_pushed += judged.pushed
-        for reason, count in judged.shed.items():
-            self.shed_counts[reason] += count
+        if self.judge.shedder is not None:
+            self.judge.shedder.count(judged.taken, judged.shed)
 
     def _push_plain(self, row: list[Any], stamp: Stamp | None = None) -> bool:
-        """The short way for one row; False where it needs the long one, which says what is wrong."""
+        """Takes in one row the short way; False if it may be bad, so that the long way has to judge it."""
         if not self.judge.is_good(row[self.intake.time_index]):
             return False
         with self.change:
@@ -189,31 +173,31 @@ class Stream(Channel):
         self.judge.admit_row(time)
         if (newest is None or time > newest) and time >= self.push_times.noted_from:
             self.push_times.note(time, self.monitor.clock())
-        self._plain.append(row)
+        count = self._pending.add_plain(row)
         if shedder is None:
             self.rows_pushed += 1
-        elif shedder.is_due(len(self._plain), self.monitor.clock()):
+        elif shedder.is_due(count, self.monitor.clock()):
             self._seal_plain()
 
     def _seal_plain(self) -> None:
-        """Rows pushed one by one become a batch, in their place among the batches."""
-        if self._plain:
-            batch = self.intake.batch_of(self._plain)
-            self._plain = []
-            if self.judge.shedder is not None:
-                self.admit(self.judge.judged([batch], self.judge.extent))
-                return
-            self.monitor.arrived(batch.num_rows)
-            self._pending.append(batch)
-            self._pending_count += batch.num_rows
+        """Rows pushed one by one become a batch, after the pending batches."""
+        batch = self._pending.take_plain()
+        if batch is None:
+            return
+        if self.judge.shedder is not None:
+            self.admit(self.judge.judged([batch], self.judge.extent))
+            return
+        self.monitor.arrived(batch.num_rows)
+        self._pending.add([batch])
 
     @property
     def waiting(self) -> bool:
-        return bool(self._pending or self._plain) or (self.queue is not None and self.queue.waiting) or self._behind
+        """Whether a flush would change anything."""
+        return len(self._pending) > 0 or (self.queue is not None and self.queue.waiting) or self._behind
 
     @property
     def _behind(self) -> bool:
-        """Whether rows that were shed have yet to move the watermark."""
+        """Whether the watermark has yet to move for rows that were shed."""
         return self.judge.shedder is not None and self.newest is not None and self.newest > self.progress.greatest
 
     def waited(self, report: int, answered: float | None) -> float | None:
@@ -224,31 +208,30 @@ class Stream(Channel):
 
     @property
     def watermark_pushed(self) -> int:
-        """The watermark when all has been processed that waits, that of its queue aside."""
+        """The watermark after all pending rows; rows of the queue do not count."""
         newest = self.newest
         return self.progress.value if newest is None else max(self.progress.value, newest - self.progress.delay)
 
     @property
     def waiting_rows(self) -> int:
-        """How many rows wait that were pushed, those of its queue aside."""
-        return self._pending_count + len(self._plain)
+        """Number of pending rows; rows of the queue do not count."""
+        return len(self._pending)
 
     @property
     def portion_rows(self) -> int:
-        """How many rows are processed at a stretch while other threads read."""
+        """The number of rows that a flush processes while other threads read."""
         fitting = (self.monitor.sustainable or 0) * PORTION_S
         return min(max(int(fitting), PORTION_ROWS_LEAST), FLUSH_ROWS)
 
     def waiting_now(self) -> dict[str, int]:
-        """Rows that have come and are not processed yet, the bytes of those in batches, and reports that wait."""
-        queued = 0 if self.queue is None else self.queue.rows
-        rows = self._pending_count + len(self._plain) + queued
-        held = sum(batch.nbytes for batch in self._pending) + (0 if self.queue is None else self.queue.bytes_held)
+        """Rows that are pending or queued, the bytes of those in batches, and postponed reports."""
+        queued, queued_bytes = (0, 0) if self.queue is None else (self.queue.rows, self.queue.bytes_held)
+        rows, held = len(self._pending) + queued, self._pending.bytes_held + queued_bytes
         postponed = sum(consumer.postponed_reports for consumer in self.postponed)
         return {"waiting_rows": rows, "waiting_bytes": held, "postponed_reports": postponed}
 
     def completes(self) -> bool:
-        """Whether what waits may complete something: a report comes due, or somebody reads row by row."""
+        """Whether pending rows may have results: a report comes due, or a reader handles every row."""
         if self.newest is None:
             return False
         if self._next_due is None:
@@ -259,10 +242,10 @@ class Stream(Channel):
         return self.monitor.clock()
 
     def flush(self, most: int | None = None, schedule: ReportOrder | None = None) -> int:
-        """Processes what was pushed and not yet processed, the first `most` rows of it where that is given; returns how
-        many rows those were. Answers do not depend on how rows are divided.
+        """Processes pending and queued rows, at most `most` if that is given; returns their number. Answers do not
+        depend on how rows are divided.
 
-        With a schedule, reports may be postponed; without one, those that were are answered too.
+        With a schedule, reports may be postponed; without one, postponed reports are answered too.
         """
         with self.change:
             return self._flush(most, schedule)
@@ -275,18 +258,15 @@ class Stream(Channel):
                 self.admit(judged)
         self._next_due = None
         self._seal_plain()
-        pending, self._pending = self._pending, []
-        if most is not None:
-            pending, self._pending = divided(pending, most)
+        pending = self._pending.take(most)
         count: int = sum(batch.num_rows for batch in pending)
-        self._pending_count -= count
         parts = list(put_together(pending, self.arrow))
         for part in parts:
-            # Rows are taken in part by part; what they complete is answered once, after the last.
+            # Readers take rows part by part, and answer reports once, after the last part.
             self._process(part, last=part is parts[-1])
-        if self._behind and not self._pending:
+        if self._behind and not len(self._pending):
             assert self.newest is not None
-            self.progress.greatest = self.newest
+            self.progress.see(self.newest)
             self.flow(self.empty_rows(), self.progress.value)
         self.may_postpone = False
         if schedule is None:
@@ -304,16 +284,9 @@ class Stream(Channel):
         rows = Rows(batch, times, self._arrived, self.progress.ascends)
         self._arrived += batch.num_rows
         if late is not None:
-            self.late_count += int(late.sum())
-            if self._keep_late:
-                self._late.append(batch.select(self.intake.arrow.names).filter(pa.array(late)))
-                while sum(part.num_rows for part in self._late) > SET_ASIDE_MAX and len(self._late) > 1:
-                    self._late.popleft()
+            self.late.take(batch, late)
             rows = rows.take(~late)
         self.flow(rows, self.progress.value if last else self.watermark, more=not last)
-
-    _arrived = 0
-    _next_due: int | None = None  # the watermark at which a consumer has something to say; None: to be asked
 
     def advance(self, until: int) -> None:
         """A punctuation: no row before `until` will come."""
@@ -329,7 +302,7 @@ class Stream(Channel):
             self.push_times.advanced(self.progress.value, since, self.monitor.clock())
 
     def check_advance(self, until: int, limit: WindowLimit, extent: Extent) -> None:
-        """Refuses a punctuation that no stream, or none that has come this far, can take."""
+        """DataError if a punctuation is no instant, or would close too many windows."""
         if not INSTANT_MIN <= until <= INSTANT_MAX + 1:
             raise DataError(f"{until} is not an instant of the years 1 to 9999")
         if not limit.admits(until, extent):
@@ -345,117 +318,82 @@ class Stream(Channel):
 
     @property
     def newest(self) -> int | None:
-        """The greatest timestamp pushed, processed or not."""
+        """The greatest timestamp of pushed rows, processed or not."""
         return self.judge.extent.newest
 
-    @property
-    def keeps_late(self) -> bool:
-        """Whether there are late rows to hand out, or will be."""
-        return self._keep_late or bool(self._late)
-
     def lateness(self) -> Lateness | None:
-        """What is to be said of late rows; None where there are none, or where the stream says what becomes of them."""
-        if not self.late_count or self.late_remarks.expected:
+        """The remark on late rows; None if there are none, or if the stream says what becomes of them."""
+        if not self.late.count or self.late.remarks.expected:
             return None
-        return lateness(self.definition, self.late_count, self.rows_pushed, self.progress.behind)
+        return lateness(self.definition, self.late.count, self.rows_pushed, self.progress.behind)
 
     def late_rows(self) -> pa.Table:
+        """The kept late rows since the last call."""
         with self.change:
-            if self._late and self.journal is not None:
+            if self.late.waiting and self.journal is not None:
                 self.journal.hands_out_rows(self.name, "late")
-            batches, self._late = list(self._late), deque()
-        return pa.Table.from_batches([plain_strings(b, self.intake.arrow) for b in batches], schema=self.intake.arrow)
+            batches = self.late.hand_out()
+        return self.late.table(batches)
 
     def bad_rows(self) -> pa.Table:
         """The rows set aside since the last call, as text, with the reason of each."""
         with self.change:
-            if self._bad and self.journal is not None:
+            if self.bad.waiting and self.journal is not None:
                 self.journal.hands_out_rows(self.name, "bad")
-            bad, self._bad = list(self._bad), deque(maxlen=SET_ASIDE_MAX)
-            self.bad_remarks.expected = True
-        return pa.table(
-            {
-                "row": pa.array([row for row, _ in bad], pa.string()),
-                "reason": pa.array([reason for _, reason in bad], pa.string()),
-            }
-        )
+            bad = self.bad.hand_out()
+        return self.bad.table(bad)
 
     def badness(self) -> BadRows | None:
-        """What is to be said of bad rows; None where there are none, or where somebody has asked for them."""
-        if not self.bad_count or self.bad_remarks.expected:
+        """The remark on bad rows; None if there are none, or if somebody has asked for them."""
+        if not self.bad.count or self.bad.remarks.expected:
             return None
-        reason = self._bad[-1][1] if self._bad else None
-        return bad_rows(self.definition, self.bad_count, self.rows_pushed, reason)
-
-    @property
-    def skips_bad(self) -> bool:
-        return self.judge.skips_bad
-
-    def set_aside(self, rows: list[tuple[pa.RecordBatch, str]]) -> None:
-        """Rows that have been taken in and turn out to be bad for somebody who reads them."""
-        self._bad.extend((str(shown_row(row)), reason) for row, reason in rows)
-        self.bad_count += len(rows)
+        return bad_rows(self.definition, self.bad.count, self.rows_pushed, self.bad.last_reason)
 
     def stats(self) -> dict[str, Any]:
         watermark = None if self.progress.value == INT64_MIN else self.progress.value
         stats: dict[str, Any] = {
             "rows": self.rows_pushed,
-            "late_rows": self.late_count,
+            "late_rows": self.late.count,
             "late_remark": remark_of(self.lateness()),
-            "bad_rows": self.bad_count,
+            "bad_rows": self.bad.count,
             "bad_remark": remark_of(self.badness()),
             "watermark": None if watermark is None else format_instant(watermark),
             "bytes": self.bytes_held,
             **self.monitor.stats(self.newest, watermark),
         }
         if self.judge.shedder is not None:
-            shed = sum(self.shed_counts.values())
-            stats |= {"taken_rows": self.taken_count, "shed_rows": shed, "shed": dict(self.shed_counts)}
+            stats |= self.judge.shedder.stats()
         if self.queue is not None:
             stats["queue"] = self.queue.stats()
         return stats
 
     def snapshot(self) -> dict[str, Any]:
+        shedder = self.judge.shedder
         return {
             "channel": super().snapshot(),
             "progress": self.progress.snapshot(),
             "rows_pushed": self.rows_pushed,
-            "late_count": self.late_count,
-            "bad_count": self.bad_count,
+            "late_count": self.late.count,
+            "bad_count": self.bad.count,
             "skip_bad": self.judge.skips_bad,
-            "keep_late": self._keep_late,
+            "keep_late": self.late.keeps,
             "newest": self.newest,
             "oldest": self.oldest,
             "arrived": self._arrived,
-            "late": self.late_rows_kept(),
-            "bad": list(self._bad),
+            "late": self.late.kept,
+            "bad": self.bad.kept,
             "producers": self.producers,
-            "shed": self._shed_snapshot(),
+            "shed": None if shedder is None else shedder.snapshot(),
         }
-
-    def _shed_snapshot(self) -> dict[str, Any] | None:
-        if self.judge.shedder is None:
-            return None
-        return {"counts": self.shed_counts, "taken": self.taken_count, **self.judge.shedder.snapshot()}
-
-    def late_rows_kept(self) -> pa.Table:
-        kept = [plain_strings(b, self.intake.arrow) for b in self._late]
-        return pa.Table.from_batches(kept, schema=self.intake.arrow)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         super().restore(snapshot["channel"])
         self.progress.restore(snapshot["progress"])
-        self.rows_pushed, self.late_count = snapshot["rows_pushed"], snapshot["late_count"]
-        self.late_remarks.forget(self.late_count)
-        self.bad_remarks.forget(self.bad_count)
-        self.bad_count, self._arrived = snapshot["bad_count"], snapshot["arrived"]
-        self._keep_late = snapshot["keep_late"]
+        self.rows_pushed, self._arrived = snapshot["rows_pushed"], snapshot["arrived"]
         extent = Extent(snapshot["newest"], snapshot.get("oldest", snapshot["newest"]))
         self.judge.restore(extent, snapshot["skip_bad"])
-        self._late = deque(snapshot["late"].to_batches())
-        self._bad.extend((row, reason) for row, reason in snapshot["bad"])
+        self.late.restore(snapshot["late_count"], snapshot["keep_late"], snapshot["late"])
+        self.bad.restore(snapshot["bad_count"], snapshot["bad"])
         self.producers = dict(snapshot.get("producers", {}))
         if self.judge.shedder is not None and snapshot.get("shed") is not None:
-            self.shed_counts |= snapshot["shed"]["counts"]
-            self.taken_count = snapshot["shed"]["taken"]
             self.judge.shedder.restore(snapshot["shed"])

@@ -1,4 +1,4 @@
-"""The watermark of a stream, moved row by row, and the rows that come too late for it."""
+"""The watermark of a stream, which moves row by row, and the rows that are late for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panewise.loops import compiled_loop
 
 @compiled_loop
 def _judge(times: Ints, greatest: int, delay: int, floor: int, late: NDArray[np.uint8]) -> tuple[int, int, int]:
-    """Marks late rows; returns how many there are, the greatest timestamp, and how far a late row was behind it."""
+    """Marks late rows; returns their number, the greatest timestamp, and how far late rows were behind it at most."""
     count = 0
     behind = 0
     watermark = max(floor, greatest - delay) if greatest != INT64_MIN else floor
@@ -32,7 +32,7 @@ def _judge(times: Ints, greatest: int, delay: int, floor: int, late: NDArray[np.
 
 @compiled_loop
 def survey(times: Ints) -> tuple[int, int, bool]:
-    """The least and the greatest of some times, and whether they ascend; there must be some."""
+    """The least and the greatest of times, and whether they ascend; there is at least one."""
     least = greatest = times[0]
     ascends = True
     for i in range(1, times.shape[0]):
@@ -43,7 +43,7 @@ def survey(times: Ints) -> tuple[int, int, bool]:
 
 
 class Watermark:
-    """The greatest timestamp seen minus the delay, or what a punctuation says where that is more.
+    """The greatest timestamp so far minus the delay, or the instant of a punctuation if that is later.
 
     >>> watermark = Watermark(10)
     >>> watermark.judge(np.array([100, 95, 80])), watermark.value
@@ -54,15 +54,15 @@ class Watermark:
         self.delay = delay
         self.greatest = INT64_MIN
         self.floor = INT64_MIN
-        self.behind = 0  # How far the latest of all late rows was behind the greatest timestamp before it.
-        self.ascends = False  # the times that were judged last
+        self.behind = 0  # How far a late row was behind the greatest timestamp before it, at most.
+        self.ascends = False  # Whether the times that were judged last ascend.
 
     @property
     def value(self) -> int:
         return self.floor if self.greatest == INT64_MIN else max(self.floor, self.greatest - self.delay)
 
     def judge(self, times: Ints) -> NDArray[np.bool_] | None:
-        """Which rows are late; None where none is. The watermark moves past them all."""
+        """Marks late rows; None if there are none. The watermark moves with the rows."""
         least, greatest, ascends = survey(times)
         self.ascends = bool(ascends)
         if least >= self.value and (ascends or greatest - least <= self.delay):
@@ -73,12 +73,16 @@ class Watermark:
         self.greatest, self.behind = int(greatest), max(self.behind, int(behind))
         return late.view(np.bool_) if count else None
 
+    def see(self, time: int) -> None:
+        """Rows up to this time have come, the last of which were shed."""
+        self.greatest = max(self.greatest, time)
+
     def advance(self, until: int) -> None:
         """No row before `until` will come."""
         self.floor = max(self.floor, until)
 
     def after(self, greatest: int | None) -> Watermark:
-        """Another one, which has seen a timestamp so great, or none."""
+        """A copy whose greatest timestamp is this one; None: it has seen no row."""
         after = Watermark(self.delay)
         after.floor, after.greatest = self.floor, INT64_MIN if greatest is None else greatest
         return after

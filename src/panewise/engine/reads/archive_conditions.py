@@ -1,7 +1,7 @@
-"""What a WHERE says about the key and the time of archived rows: the part that the files can be asked for.
+"""The conditions of a WHERE on the key and the time of archived rows, which limit the files that are read.
 
-Constants are taken out of the conditions that AND joins. Whatever is not understood here is left out: all rows that are
-found are put through the whole WHERE again, so what is asked for has to be necessary, and need not be sufficient.
+Only comparisons with constants that are joined by AND are used; everything else is ignored. All rows that are found
+pass the whole WHERE afterwards, so the conditions here are necessary, and need not be sufficient.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from panewise.language.expressions import Call, Cast, ColumnRef, Expression
 from panewise.plan.expressions.evaluate import compiled
 from panewise.schema import BIGINT, INT, TIMESTAMP, DataType, Schema
 
-# More combinations of values than these are not asked for one by one. Values of one column are one list to Arrow; of
+# The most combinations of key values that are looked up one by one. For a key of one column Arrow takes one list. For
 # several columns each combination is a condition of its own, and planning takes the square of their number.
 KEYS_MAX, COMBINATIONS_MAX = 1_000, 100
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
@@ -27,8 +27,8 @@ _ORDERED = ("BOOLEAN", "INT", "BIGINT", "DECIMAL", "STRING", "DATE", "TIMESTAMP"
 
 @dataclass(frozen=True)
 class SoughtRows:
-    """`keys`: rows have one of these (a tuple each); `first`: or the first column of the key lies between; `inserted`:
-    and the time of a row, in microseconds. Both ends are included, None is open."""
+    """Rows to look for. `keys`: those with one of these keys, a tuple each; if None, those whose first key column is in
+    the range `first`. `inserted`: the range of their times, in microseconds. Ranges include both ends; None is open."""
 
     keys: tuple[tuple[Any, ...], ...] | None = None
     first: tuple[Any, Any] = (None, None)
@@ -43,7 +43,7 @@ class SoughtRows:
 
 
 def sought_in(where: Expression | None, schema: Schema, key: tuple[str, ...], timestamp: str) -> SoughtRows:
-    """What is necessary for a row to pass the WHERE."""
+    """The rows that may pass a WHERE."""
     values: dict[str, list[Any]] = {}
     ends: dict[str, tuple[Any, Any]] = {}
     for column, relation, constants in _comparisons(where):
@@ -66,7 +66,7 @@ def sought_in(where: Expression | None, schema: Schema, key: tuple[str, ...], ti
 
 
 def _comparisons(where: Expression | None) -> Iterator[tuple[str, str, list[Any]]]:
-    """The conditions that relate a column to constants."""
+    """The conditions that compare a column with constants, as column, relation and constants."""
     if not isinstance(where, Call):
         return
     if where.function == "and":
@@ -83,7 +83,7 @@ def _comparisons(where: Expression | None) -> Iterator[tuple[str, str, list[Any]
 
 
 def _related(relation: str, column: Expression, constants: list[Expression]) -> Iterator[tuple[str, str, list[Any]]]:
-    # INT against BIGINT: every value of the column is the same number there.
+    # A comparison of INT with BIGINT casts the column, which keeps its values.
     widened = isinstance(column, Cast) and column.type == BIGINT and column.operand.type == INT
     named = column.operand if widened and isinstance(column, Cast) else column
     if not isinstance(named, ColumnRef) or any(constant.columns() or constant.aggregates() for constant in constants):
@@ -97,7 +97,7 @@ def _related(relation: str, column: Expression, constants: list[Expression]) -> 
 
 
 def _constant(expression: Expression) -> Any:
-    """Its value; of an instant in microseconds."""
+    """The value of a constant expression; an instant in microseconds."""
     one_row = pa.RecordBatch.from_pydict({"": pa.nulls(1)})
     value = compiled(expression)(one_row)
     scalar = value[0] if isinstance(value, pa.Array | pa.ChunkedArray) else value
@@ -107,7 +107,7 @@ def _constant(expression: Expression) -> Any:
 
 
 def _fits(value: Any, type_: DataType) -> bool:
-    """Whether a column of the type can hold the value at all; where not, the files are not asked for it."""
+    """Whether a column of the type can hold the value; if not, files are not searched for it."""
     if isinstance(value, float) and math.isnan(value):
         return False
     try:
@@ -118,7 +118,7 @@ def _fits(value: Any, type_: DataType) -> bool:
 
 
 def _narrowed(ends: tuple[Any, Any], relation: str, value: Any, step: int = 0) -> tuple[Any, Any]:
-    """Both ends included; `step`: the least distance of two values, where there is one."""
+    """A range, ends included, narrowed by one more comparison. `step`: the least distance of two values, if any."""
     low, high = ends
     if relation in ("gt", "ge", "eq"):
         least = value + step if relation == "gt" and step else value

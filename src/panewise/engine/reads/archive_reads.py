@@ -1,7 +1,7 @@
-"""SELECT over an archive: one version of its files, and the rows that are not in them yet, seen as one table.
+"""SELECT over an archive: a version of its files and the rows that are not in files yet, as one table.
 
-What is read is pinned inside a turn: a version of the files, and the rows that are held. They are scanned outside all
-turns, so a long scan keeps nobody waiting. Key and time conditions go to the files (`archive_conditions`).
+Both are pinned inside a turn and scanned outside all turns, so that nobody waits for a long scan. Conditions on key and
+time limit which files are read (`archive_conditions`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERYTHING = SoughtRows()
 
 
 class ArchiveView:
-    """An archive as it is now, for one reader. Made inside a turn; `close` lets its version go."""
+    """An archive as it is now, for one reader. Made inside a turn; `close` releases its version."""
 
     def __init__(self, keeper: Keeper) -> None:
         if keeper.archive is None and keeper.status == "FAILED":
@@ -39,8 +39,8 @@ class ArchiveView:
         self.definition = keeper.definition
         self._names = list(keeper.definition.schema.names)
         self._oldest = keeper.oldest
-        self.watermark = None if self._oldest is None else keeper.channel.watermark  # how far its source had come
-        self._archive = keeper.archive  # None: only the books are kept, and there are no rows
+        self.watermark = None if self._oldest is None else keeper.channel.watermark  # that of the archive's source
+        self._archive = keeper.archive  # None: there are only books, and no rows
         self._snapshot = None if keeper.archive is None else keeper.archive.snapshot()
         self._held = keeper.stored(keeper.held(None if self._snapshot is None else self._snapshot.manifest.now_us))
 
@@ -49,8 +49,10 @@ class ArchiveView:
             self._snapshot.close()
 
     def table(self, sought: SoughtRows, each: Callable[[pa.RecordBatch], None]) -> pa.Table:
-        """At least the rows that are sought, in no order; without those that have expired. `each` is called with every
-        batch that is read from files."""
+        """The rows that are sought, and perhaps others, in any order, without expired ones.
+
+        `each` is called with every batch that is read from files.
+        """
         if self._archive is None or self._snapshot is None:
             return self.definition.schema.to_arrow().empty_table()
         if sought.keys is not None:
@@ -69,7 +71,7 @@ class ArchiveView:
         return pa.concat_tables([files, held])
 
     def touched(self, sought: SoughtRows) -> dict[str, str]:
-        """For EXPLAIN: how much of the archive a read touches."""
+        """How much of the archive a read touches, for EXPLAIN."""
         if self._snapshot is None:
             return {"reads": sought.how}
         asked = self._snapshot.sought(sought.keys, sought.first)
@@ -94,7 +96,7 @@ def _moment(instant: int) -> pa.Scalar:
 
 
 class ArchiveRead:
-    """One SELECT over one archive. Made inside a turn, finished outside all of them."""
+    """One SELECT over one archive. Made inside a turn, finished outside all turns."""
 
     def __init__(self, isolation: ReadIsolation, block: Block, keeper: Keeper, budget: ReadBudget) -> None:
         self._isolation = isolation
@@ -102,7 +104,7 @@ class ArchiveRead:
         self._block = block
         self._view = ArchiveView(keeper)
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         definition = self._view.definition
         try:
             self._isolation.pause()
@@ -115,14 +117,14 @@ class ArchiveRead:
         return with_watermark(table, self._view.watermark)
 
     def give_up(self) -> None:
-        """Nobody wants the answer any more: lets its version go."""
+        """Releases the version of the archive; the answer is not wanted any more."""
         self._view.close()
 
 
 class ArchiveTable:
-    """An archive among the several inputs of a one-time query: all its rows, like those of a table.
+    """An archive as one of several inputs of a one-time query: all its rows, like those of a table.
 
-    Made inside a turn. `batch` may be called outside; `close` lets the version of its files go.
+    Made inside a turn. `batch` may be called outside; `close` releases the version of its files.
     """
 
     changes = None
@@ -140,9 +142,9 @@ class ArchiveTable:
 
 
 class ArchiveExplanation:
-    """EXPLAIN of a one-time query over archives, with what it touches of them: footers of files are read for that.
+    """EXPLAIN of a one-time query over archives, with how much of them it touches, from the footers of their files.
 
-    Made inside a turn, finished outside all of them.
+    Made inside a turn, finished outside all turns.
     """
 
     def __init__(self, plan: Emit, explanation: Explanation, keeper_of: Callable[[str], Keeper]) -> None:
@@ -157,7 +159,7 @@ class ArchiveExplanation:
             self.give_up()
             raise
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         found = {}
         where = None if has_several_inputs(self._plan) else block_of(self._plan).where
         try:
@@ -170,13 +172,13 @@ class ArchiveExplanation:
         return explained_table(_with(self._explanation, found))
 
     def give_up(self) -> None:
-        """Nobody wants the answer any more: lets the versions go."""
+        """Releases the versions of the archives; the answer is not wanted any more."""
         for view in self._views.values():
             view.close()
 
 
 def explained_table(explanation: Explanation) -> pa.Table:
-    """The answer of EXPLAIN: a row for each line."""
+    """An explanation as the table of EXPLAIN, a row per line."""
     return pa.table({"plan": pa.array(str(explanation).split("\n"), pa.string())})
 
 

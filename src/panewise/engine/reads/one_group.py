@@ -1,4 +1,4 @@
-"""One group of an answer: the rows of a table that have the key a lookup asks for."""
+"""One group of an answer: the rows with the key that a lookup asks for."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from panewise.schema import STRING, from_arrow
 
 
 def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
-    """The rows of one group of a query's answer; `key` is a value, a tuple or list in GROUP BY's order, or a dict of
-    columns."""
+    """The rows of one group of a query's answer.
+
+    `key`: a value, a tuple or list in the order of GROUP BY, or a dict of columns.
+    """
     shown = {
         item.expression.name: item.name
         for item in block.items
@@ -40,7 +42,7 @@ def of_key(query: str, block: Block, table: pa.Table, key: Any) -> pa.Table:
         column = table.column(name)
         try:
             wanted_value = pa.scalar(value, column.type)
-            cut = pa.types.is_integer(column.type) and wanted_value.as_py() != value  # Arrow cuts fractions off
+            cut = pa.types.is_integer(column.type) and wanted_value.as_py() != value  # Arrow cuts off fractions.
         except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
             raise _unfit(name, column.type, value) from None
         if cut:

@@ -1,12 +1,12 @@
-"""One-time queries over several inputs: joins, DISTINCT, set operations and EXISTS over what is held now.
+"""One-time queries over several inputs: joins, DISTINCT, set operations and EXISTS over the rows that are held now.
 
-The answer is what a registered query would say when looked up: at the least watermark of the streams that are read, and
-of those that change tables; of windows with SLIDE at the last report by then. Each input's rows are found as those of
-other one-time queries are (`ask`), and every window is then a window without end over exactly these rows.
+The answer is that of a lookup of the same query if it were registered: at the least watermark of the streams that are
+read and of those that change tables, or, for windows with SLIDE, at the last report until then. The rows of each input
+are found as for other one-time queries (`one_time_query`). Then every window is an endless window over these rows.
 
-A table is read as it is now. That is the version that all rows have met, where statements change it: they hold for a
-query from where it has come, and this one comes now. Where a stream changes it, rows that met an earlier version are
-older than the last change, and what they met is not held: that is said, and not answered.
+A table is read as it is now. If statements change it, all rows meet that version: a new query knows no earlier one. If
+a stream changes it, rows older than the last change met earlier versions. These are not held, and a query that needs
+them is refused.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from panewise.catalog import TableDefinition
 from panewise.engine.channels.channel import Channel
 from panewise.errors import NotHeldError, PlanError
 from panewise.language.expressions import Expression
-from panewise.language.statements import Emission as Emission
-from panewise.language.statements import SelectItem
+from panewise.language.statements import Emission, SelectItem
 from panewise.operators.once.one_time_plan import relation_at_end
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.row_batch import Rows
@@ -40,12 +39,12 @@ WindowRows = Callable[[RowsWindow | TimeWindow, Channel, int], Rows]
 
 @dataclass(frozen=True)
 class Sources:
-    """Who has the rows of streams, of other queries' answers and of tables."""
+    """Where the rows of streams, of other queries' answers and of tables come from."""
 
     channel_of: Callable[[str], Channel]
     answer_of: Callable[[str], pa.Table]
     table_of: Callable[[str], TableRows]
-    rows_in: WindowRows  # of a window of a channel, below an instant
+    rows_in: WindowRows  # the rows of a window of a channel before an instant
 
 
 class TableRows(Protocol):
@@ -66,8 +65,8 @@ class TableRows(Protocol):
     def batch(self) -> pa.RecordBatch: ...
 
 
-def ask_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
-    """The answer of a one-time query over several inputs that `check_once` has let pass."""
+def answer_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
+    """The answer of a one-time query over several inputs. `check_once` has accepted it."""
     channels = {id(node): _channel(node, sources) for node in windowed_inputs(plan) if not reads_answer(node)}
     tables = {node.name: sources.table_of(node.name) for node in table_inputs(plan)}
     until = until_of(plan, [*channels.values(), *(t.changes for t in tables.values() if t.changes is not None)])
@@ -87,22 +86,22 @@ def ask_inputs(plan: Emit, sources: Sources, budget: ReadBudget) -> pa.Table:
 def answer_from(
     plan: Emit, held: dict[int, Rows], tables: dict[str, TableRows], until: int, budget: ReadBudget | None = None
 ) -> pa.Table:
-    """The answer just before an instant, where each window, by its id, holds these rows."""
+    """The answer just before an instant. `held`: the rows of each window, by the id of its node."""
     rows: list[Rows] = []
-    plain = _plain(plan.input, held, tables, rows)
-    assert isinstance(plain, Node)
-    _check_columns(plain)
-    once = Emit(plain, Emission.CHANGES, periodic=False)
+    endless = _over_endless_windows(plan.input, held, tables, rows)
+    assert isinstance(endless, Node)
+    _check_columns(endless)
+    once = Emit(endless, Emission.CHANGES, periodic=False)
     return relation_at_end(once, rows, until, joins_planned(once), budget)
 
 
 def _channel(node: WindowOf, sources: Sources) -> Channel:
-    assert isinstance(node.input, Scan), "a query in parentheses has been refused"
+    assert isinstance(node.input, Scan), "queries in parentheses were refused"
     return sources.channel_of(node.input.name)
 
 
 def until_of(plan: Emit, channels: list[Channel]) -> int:
-    """The instant at which the answer is due, which shows what was there before it."""
+    """The instant of the answer, which shows the rows before it."""
     reached = min((channel.watermark for channel in channels), default=INT64_MIN)
     window = report_window(plan)
     if window is not None and window.slide_us is not None and reached != INT64_MIN:
@@ -111,14 +110,14 @@ def until_of(plan: Emit, channels: list[Channel]) -> int:
 
 
 def _timeless(table: pa.Table) -> Rows:
-    """Rows that were there before all others."""
+    """Rows that are older than all others."""
     batches = table.to_batches()
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
     return Rows(batch, np.full(len(batch), INSTANT_MIN, np.int64), np.arange(len(batch), dtype=np.int64))
 
 
 def _check_version(table: TableRows, earliest: int, until: int) -> None:
-    """Refuses a table that has been another one when the rows came that are asked for."""
+    """Refuses a table that has changed since the rows came that it is joined with."""
     changed = table.last_change
     needed = until - 1 if table.definition.retroactive else min(earliest, until - 1)
     if changed is not None and changed > needed:
@@ -129,8 +128,8 @@ def _check_version(table: TableRows, earliest: int, until: int) -> None:
         )
 
 
-def _plain(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows: list[Rows]) -> Any:
-    """The same plan over windows without end; their rows are listed in the order of the plan's inputs."""
+def _over_endless_windows(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows: list[Rows]) -> Any:
+    """The same plan over endless windows. Appends their rows to `rows`, in the order of the plan's inputs."""
     if isinstance(value, WindowOf):
         assert isinstance(value.input, Scan)
         offset = value.window.offset_us if isinstance(value.window, TimeWindow) else 0
@@ -143,14 +142,16 @@ def _plain(value: Any, held: dict[int, Rows], tables: dict[str, TableRows], rows
         rows.append(_timeless(pa.Table.from_batches([tables[value.name].batch()])))
         return WindowOf(replace(value, kind="stream"), TimeWindow(None), value.alias)
     if isinstance(value, tuple) and any(isinstance(part, Node) for part in value):
-        return tuple(_plain(part, held, tables, rows) for part in value)
+        return tuple(_over_endless_windows(part, held, tables, rows) for part in value)
     if isinstance(value, Node):
-        return replace(value, **{f.name: _plain(getattr(value, f.name), held, tables, rows) for f in fields(value)})
+        return replace(
+            value, **{f.name: _over_endless_windows(getattr(value, f.name), held, tables, rows) for f in fields(value)}
+        )
     return value
 
 
 def _check_columns(plan: Node) -> None:
-    """An answer has no column for when it was reported, though the stream of a query's results has."""
+    """Refuses columns of a query's results that its answer does not have: those that say when it was reported."""
     present = {node.source: node.schema.names for node in plan.walk() if isinstance(node, WindowOf)}
     for node in plan.walk():
         for column in (column for expression in expressions_of(node) for column in expression.columns()):
@@ -160,7 +161,7 @@ def _check_columns(plan: Node) -> None:
 
 
 def check_answer_columns(block: Block, names: Sequence[str]) -> None:
-    """The same for one answer, which has columns of these names."""
+    """Refuses columns that the answer of a query does not have. `names`: the columns that it has."""
     read: list[object] = [block.where]
     read += block.items if block.aggregate is None else [block.aggregate.keys, block.aggregate.aggregates]
     for column in (column for part in read for expression in expressions_of(part) for column in expression.columns()):
@@ -176,7 +177,7 @@ def _not_in_answer(name: str) -> PlanError:
 
 
 def expressions_of(value: Any) -> list[Expression]:
-    """Those of a node itself, or of another part of a plan."""
+    """The expressions of a node itself, or of another part of a plan."""
     if isinstance(value, Expression):
         return [value]
     if isinstance(value, SelectItem | Aggregated):

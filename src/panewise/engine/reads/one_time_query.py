@@ -1,10 +1,9 @@
 """One-time queries: run once, over what is held now.
 
-A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows
-that the stream retains (`retain`), from those of an archive where it reaches further back, or, where it has a SLIDE,
-from the slices of a registered query with the same selection and grouping. Several inputs, and DISTINCT, are
-`ask_inputs`. Everything here reads what does not change meanwhile: inside a turn, or what was pinned in one
-(`window_reads`).
+A query without a window reads another query's answer, or a table. A window over a stream is answered from the rows that
+the stream retains (`retain`), or from an archive if it reaches further back. With SLIDE, it may be answered from the
+slices of a registered query with the same selection and grouping. `answer_inputs` answers several inputs and DISTINCT.
+What is read here does not change meanwhile: the caller is inside a turn, or has pinned it in one (`window_reads`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from panewise.engine.archives.past_rows import shown_rows
 from panewise.engine.channels.channel import Channel
 from panewise.engine.channels.window_ends import cadence_of
 from panewise.engine.consumers.family_consumer import FamilyConsumer
-from panewise.engine.reads.one_time_inputs import Sources, WindowRows, ask_inputs, check_answer_columns
+from panewise.engine.reads.one_time_inputs import Sources, WindowRows, answer_inputs, check_answer_columns
 from panewise.errors import NotHeldError
 from panewise.operators.once.partial_relation import relation_in_parts
 from panewise.operators.read_budget import ReadBudget
@@ -33,10 +32,10 @@ from panewise.state.group_table import GroupTable
 from panewise.temporal import RowsWindow, TimeWindow, Window, duration_us, format_duration, format_instant
 
 
-def ask_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
-    """The answer of a one-time query, from what its node says. Archives alone are read elsewhere (`archive_reads`)."""
+def answer_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
+    """The answer of a one-time query, read as its node says. A single archive is read elsewhere (`archive_reads`)."""
     if node.way is Once.INPUTS:
-        return ask_inputs(node.plan, sources, budget)
+        return answer_inputs(node.plan, sources, budget)
     block = node.block
     assert block is not None
     source = block.source
@@ -56,14 +55,14 @@ def ask_once(node: OnceQuery, sources: Sources, budget: ReadBudget) -> pa.Table:
 
 
 def last_report(window: Window, watermark: int) -> int:
-    """The instant at which a window shows what was there before it, of those that the watermark has reached."""
+    """The last instant up to the watermark at which a window reports the rows before it."""
     if isinstance(window, RowsWindow) or window.slide_us is None or watermark == INT64_MIN:
         return watermark
     return window.last_report(watermark)
 
 
 def rows_of_answer(table: pa.Table) -> Rows:
-    """An answer as rows that a one-time query reads: in its order, without times of their own."""
+    """An answer as rows for a one-time query, in the order of the answer. Their times are numbers."""
     batches = table.combine_chunks().to_batches()
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
     numbers = np.arange(batch.num_rows, dtype=np.int64)
@@ -71,8 +70,7 @@ def rows_of_answer(table: pa.Table) -> Rows:
 
 
 def from_slices(block: Block, channel: Channel, families: Iterable[FamilyConsumer]) -> pa.Table | None:
-    """The last report of an aggregate over a window of time that slides, from a family that holds it; None where none
-    does."""
+    """The last report of an aggregate over a window with SLIDE, from a family that holds it; None if none does."""
     assert isinstance(block.window, TimeWindow)
     aggregation = aggregation_of(block)
     for consumer in families:
@@ -92,15 +90,15 @@ def _fits(consumer: FamilyConsumer, block: Block) -> bool:
 
 
 def rows_for(plan: Emit) -> WindowRows:
-    """Who finds the rows of a plan's windows."""
+    """The function that finds the rows of a plan's windows."""
     return rows_in_order if minds_order(plan) else rows_in
 
 
 def rows_in(window: Window, channel: Channel, until: int) -> Rows:
-    """The rows that a window shows just before an instant, in order of time, from what the stream retains or else from
-    an archive; refuses to answer from a part of them."""
+    """The rows that a window shows just before an instant, in order of time, from the stream or else from an archive.
+    NotHeldError if only a part of them is held."""
     start, end = (None, until) if isinstance(window, RowsWindow) else stretch_of(window, until)
-    if asks_archive(window, channel, until):
+    if needs_archive(window, channel, until):
         archived = _archived_rows(window, channel, start, end)
         if archived is not None:
             return archived
@@ -120,16 +118,16 @@ def _archived_rows(window: Window, channel: Channel, start: int | None, end: int
     return None if known is None else known.rows
 
 
-def asks_archive(window: Window, channel: Channel, until: int) -> bool:
-    """Whether the window reaches further back than what the channel retains, and there is an archive to ask."""
+def needs_archive(window: Window, channel: Channel, until: int) -> bool:
+    """Whether the window reaches further back than what the channel retains, and there is an archive of it."""
     start = None if isinstance(window, RowsWindow) else stretch_of(window, until)[0]
     return bool(channel.past) and not channel.retains(start)
 
 
 def rows_in_order(window: Window, channel: Channel, until: int) -> Rows:
-    """The same for an aggregate that minds which of two rows with the same time came first."""
+    """`rows_in` for an aggregate that depends on the order of rows with the same time, which archives do not know."""
     rows = rows_in(window, channel, until)
-    if asks_archive(window, channel, until) and bool((rows.times[1:] == rows.times[:-1]).any()):
+    if needs_archive(window, channel, until) and bool((rows.times[1:] == rows.times[:-1]).any()):
         raise NotHeldError(
             f"in {window} of '{channel.name}' rows have the same time, and an archive does not know which came first",
             hint=_retaining(channel, "1 day"),
@@ -138,14 +136,13 @@ def rows_in_order(window: Window, channel: Channel, until: int) -> Rows:
 
 
 def stretch_of(window: TimeWindow, until: int) -> tuple[int | None, int]:
-    """The instants that a window shows just before `until`: from the first, None where there is none, to before the
-    second."""
+    """The start and the end of what a window shows just before `until`; the start is None if it is endless."""
     end = until - window.offset_us
     return None if window.range_us is None else end - window.range_us, end
 
 
 def require_held(channel: Channel, start: int | None, window: TimeWindow) -> None:
-    """Refuses a window that begins before what the channel holds."""
+    """NotHeldError if a window begins before what the channel holds."""
     if channel.retains(start):
         return
     held = f"rows since {format_instant(channel.retained_from)}" if channel.retain_us else "no rows"
@@ -156,7 +153,7 @@ def require_held(channel: Channel, start: int | None, window: TimeWindow) -> Non
 
 
 def _reaching(channel: Channel, window: TimeWindow) -> str:
-    """What to write where a window begins before what is held. Never less than what is retained now."""
+    """The hint for a window that begins before what is held. It never suggests less than what is retained now."""
     if channel.of_query or not channel.retain_us:
         return _retaining(channel, "1 day" if window.range_us is None else _text(window.range_us + window.offset_us))
     kept = _text(channel.retain_us)
@@ -175,7 +172,7 @@ def _kind(channel: Channel) -> str:
 
 
 def _retaining(channel: Channel, duration: str) -> str:
-    """How rows are kept for one-time queries."""
+    """The hint that says how rows are kept for one-time queries."""
     if channel.of_query:
         return f"FROM {channel.name} without a window reads its answer; CREATE ARCHIVE keeps its results"
     if duration_us(duration) <= channel.retain_us:
@@ -184,7 +181,7 @@ def _retaining(channel: Channel, duration: str) -> str:
 
 
 def _last_rows(rows: Rows, window: RowsWindow, channel: Channel) -> Rows:
-    """Of the rows that are all held from an instant on."""
+    """The last rows of a window of rows, by partition if it has any. `rows` are all from an instant on."""
     enough = not window.partition_by and len(rows) >= window.rows + window.offset
     if not enough and not channel.retains(None):
         held = f"the last {len(rows)}" if channel.retain_us else "none"

@@ -1,7 +1,7 @@
-"""Lookups of the past: what a query has said, or would have said, at an instant that it does not hold any more.
+"""Lookups of the past: what a query answered, or would have answered, at an instant that it does not hold any more.
 
-An archive of the query has its reports. Otherwise the answer is computed, as that of a one-time query of then, from the
-rows that were in its windows, where they are all archived or retained (`archive_history`).
+An archive of the query has its reports. Otherwise the answer is computed like that of a one-time query, from the rows
+that were in the windows then, if all of them are archived or retained (`archive_history`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from panewise.engine.archives.past_rows import Known, known_rows, shown_rows
 from panewise.engine.channels.channel import Channel
 from panewise.engine.channels.hosted_query import HostedQuery
 from panewise.engine.reads.one_time_inputs import answer_from
-from panewise.language.statements import Emission as Emission
+from panewise.language.statements import Emission
 from panewise.operators.once.one_time import relation
 from panewise.operators.row_batch import Rows
 from panewise.plan.blocks import Block
@@ -30,7 +30,7 @@ ChannelOf = Callable[[str], Channel]
 
 
 def past_answer(query: HostedQuery, at: int, channel_of: ChannelOf) -> pa.Table | None:
-    """The answer at an instant that the query has passed; None where nobody knows."""
+    """The answer at an instant that the query has passed; None if it is not known."""
     block = query.block
     if has_several_inputs(query.plan):
         window = report_window(query.plan)
@@ -46,7 +46,7 @@ def past_answer(query: HostedQuery, at: int, channel_of: ChannelOf) -> pa.Table 
 
 
 def _reported(query: HostedQuery, window: TimeWindow | None, at: int) -> pa.Table | None:
-    """From an archive of the query's own results: of a report without rows it cannot be told whether there was one."""
+    """The answer from an archive of the query's results; None if it has no rows, as there may have been no report."""
     if query.plan.emission is not Emission.RSTREAM or query.plan.restore or window is None or window.slide_us is None:
         return None
     report = window.last_report(at)
@@ -55,7 +55,7 @@ def _reported(query: HostedQuery, window: TimeWindow | None, at: int) -> pa.Tabl
 
 
 def _recomputed(query: HostedQuery, block: Block, at: int, channel_of: ChannelOf) -> pa.Table | None:
-    """From the rows of the input."""
+    """The answer computed from the rows of the input."""
     assert block.window is not None and isinstance(block.source, Scan)
     until = _until(block.window, at)
     known = None if until is None else _rows_in(block.window, channel_of(block.source.name), until)
@@ -67,7 +67,7 @@ def _recomputed(query: HostedQuery, block: Block, at: int, channel_of: ChannelOf
 
 
 def _from_inputs(query: HostedQuery, window: TimeWindow | None, at: int, channel_of: ChannelOf) -> pa.Table | None:
-    """From the rows of all inputs."""
+    """The answer computed from the rows of several inputs."""
     plan, inputs = query.plan, windowed_inputs(query.plan)
     until = at + 1 if window is None else _until(window, at)
     if until is None or plan.restore or not is_recomputable(plan):
@@ -80,20 +80,20 @@ def _from_inputs(query: HostedQuery, window: TimeWindow | None, at: int, channel
         held[id(node)] = known.rows
     ungrouped = any(isinstance(node, Aggregate) and not node.keys for node in of_block(plan.input))
     if ungrouped and not any(map(len, held.values())):
-        return None  # as above
+        return None  # whether the query had begun by then is not known
     table = answer_from(plan, held, {}, until)
     return table if window is None else _stamped(query, window, until, table)
 
 
 def _until(window: Window, at: int) -> int | None:
-    """The instant just before which the answer is asked for; None where only rows that are counted say it."""
+    """The instant just before which the answer is asked for; None if the window reports by numbers of rows."""
     if isinstance(window, RowsWindow):
         return None if window.periodic else at + 1
     return at + 1 if window.slide_us is None else window.last_report(at)
 
 
 def _rows_in(window: Window, channel: Channel, until: int) -> Known | None:
-    """The rows that a window shows just before an instant."""
+    """The rows that a window shows just before an instant; None if they are not known."""
     if until > channel.watermark:
         return None
     if isinstance(window, RowsWindow):
@@ -103,7 +103,7 @@ def _rows_in(window: Window, channel: Channel, until: int) -> Known | None:
 
 
 def _stamped(query: HostedQuery, window: Window, report: int, table: pa.Table) -> pa.Table:
-    """A report has the ends of its window."""
+    """The table with `window_start` and `window_end`, if the window has SLIDE."""
     if not isinstance(window, TimeWindow) or window.slide_us is None:
         return table
     start = None if window.range_us is None else report - window.offset_us - window.range_us

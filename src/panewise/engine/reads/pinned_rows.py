@@ -1,15 +1,15 @@
-"""Rows of a channel that a reader holds on to while the channel goes on: immutable, found by their times.
+"""Rows of a channel that a reader holds while the channel goes on: immutable, and found by their times.
 
-A channel retains what it was given piece by piece (`Channel.retained_pieces`), and the pieces never change: to pin them
-is to hold a list of them. Here they are cut or put together into chunks of a fair size, each with its least and its
-greatest time. Rows below the watermark are complete, whatever comes later: late rows are dropped.
+A channel retains rows in pieces (`Channel.retained_pieces`). Pieces never change, so to pin them is to hold a list of
+them. They are cut or joined into chunks of about one size, each with its least and its greatest time. Rows below the
+watermark are complete, because late rows are dropped.
 
     pieces    |---------------|--|-|-----|--|     as they came
     chunks    |-----|-----|----|------------|     overlapping in time by as much as rows are out of order
     edges     0     1     2    3                  the times at which a reader cuts: each chunk's least
 
-Cost: O(pieces) and one pass over the times to pin, nothing is copied; a stretch costs one pass over the chunks that
-overlap with it, and a copy where it has no chunk to itself.
+Cost: pinning takes O(pieces) and one pass over the times, and copies nothing. Reading a stretch takes one pass over the
+chunks that overlap with it, and a copy unless it is exactly one chunk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from panewise.operators.row_batch import Rows, concatenated
 
 @dataclass(frozen=True)
 class PinnedChunk:
-    """Rows that came one after the other, in one piece or in several small ones."""
+    """Rows in order of arrival, in one piece or in several small ones."""
 
     pieces: tuple[Rows, ...]
     least: int
@@ -35,7 +35,7 @@ class PinnedChunk:
 
 
 class PinnedRows:
-    """Pieces of a channel. `nothing`: its rows without any."""
+    """The pinned pieces of a channel. `nothing`: rows of the channel, of which there are none."""
 
     def __init__(self, nothing: Rows, chunk_rows: int) -> None:
         self._nothing = nothing
@@ -43,7 +43,7 @@ class PinnedRows:
         self._chunks: list[PinnedChunk] = []
 
     def add(self, pieces: Sequence[Rows]) -> None:
-        """Pieces that came after those that are here."""
+        """Adds pieces that came after those that are pinned."""
         small: list[Rows] = []
         waiting = 0
         for piece in pieces:
@@ -62,7 +62,7 @@ class PinnedRows:
         return sum(map(len, self._chunks))
 
     def edges(self, start: int, end: int, most: int) -> list[int]:
-        """`start`, instants at which to cut, ascending, and `end`; at most so many stretches of about as many rows."""
+        """`start`, instants at which to cut, and `end`, ascending: at most `most` stretches of about one size."""
         every = max(1, -(-len(self._chunks) // most))
         edges, greatest = [start], start
         for chunk in self._chunks[::every]:
@@ -115,7 +115,7 @@ def _cut(piece: Rows, start: int, end: int) -> Rows:
 
 
 def in_order(rows: Rows) -> Rows:
-    """The rows by time and, of equal times, by arrival; rows that are given come in order of arrival."""
+    """Rows in order of arrival, sorted by time and then by arrival."""
     if rows.ascends or not len(rows) or bool((rows.times[1:] >= rows.times[:-1]).all()):
         return rows
     return rows.take(np.argsort(rows.times, kind="stable"))

@@ -1,10 +1,10 @@
-"""What one one-time query reads, as of one turn: it is then computed outside all turns, and keeps nobody waiting.
+"""What a one-time query reads, pinned in one turn, so that the answer is computed outside all turns.
 
-    stream, or the results of a query   the pieces that are retained, which never change (`Channel.pinned`)
-    what an archive knows of its past   a version of the archive's files, and the rows that are not in them yet
-    another query's answer              the answer
-    table                               a copy of its rows
-    archive                             a version of its files, which are read when they are needed
+    stream, or results of a query      the retained pieces, which never change (`Channel.pinned`)
+    its past, if it has an archive     a version of the archive's files, and the rows that are not in files yet
+    answer of another query            the answer
+    table                              a copy of its rows
+    archive                            a version of its files, which are read when they are needed
 
 Cost inside the turn: the answers, the rows of tables and O(pieces).
 """
@@ -26,7 +26,7 @@ from panewise.engine.books.books import Books
 from panewise.engine.channels.channel import Channel
 from panewise.engine.reads.archive_reads import ArchiveTable
 from panewise.engine.reads.one_time_inputs import until_of
-from panewise.engine.reads.one_time_query import asks_archive
+from panewise.engine.reads.one_time_query import needs_archive
 from panewise.engine.reads.read_isolation import SourceGone
 from panewise.engine.tables.table import Table
 from panewise.errors import ArchiveError
@@ -37,14 +37,14 @@ from panewise.plan.nodes import Emit, Join, Scan
 if TYPE_CHECKING:
     from panewise.archive.snapshot import Snapshot
 
-MANY_ROWS = 1 << 60  # what files may hold, before they are read
+MANY_ROWS = 1 << 60  # The number of rows in files is not known before they are read.
 
 
 class PinnedPast:
-    """What an archive knows of the rows of its channel, of one version of its files."""
+    """What an archive knows of the past of its channel, in one version of its files."""
 
     def __init__(self, keeper: Keeper, channel: Channel, each: Callable[[Any], None]) -> None:
-        """`channel`: the pinned one. `each` is called with every batch that is read from files."""
+        """`channel`: the pinned channel. `each` is called with every batch that is read from files."""
         self.held_from = keeper.held_from
         self._known: ArchivedPast | None = None
         self._snapshot: Snapshot | None = None
@@ -53,7 +53,7 @@ class PinnedPast:
         try:
             self._snapshot = snapshot = keeper.archive.snapshot()
         except ArchiveError:
-            return  # it knows nothing
+            return  # nothing is known
         held = keeper.held(snapshot.manifest.now_us)
         self._known = keeper.past(channel, lambda: nullcontext(snapshot), lambda written_to: held, each)
 
@@ -67,7 +67,7 @@ class PinnedPast:
 
 @dataclass(frozen=True)
 class PinnedTable:
-    """The rows of a table. `changes`: the stream that changes it, pinned too."""
+    """The rows of a table. `changes`: the stream that changes it, also pinned."""
 
     name: str
     definition: TableDefinition
@@ -80,16 +80,16 @@ class PinnedTable:
 
 
 class PinnedSources:
-    """The sources of one plan. Made inside a turn; `close` lets the files of archives go."""
+    """The sources of one plan. Made inside a turn; `close` releases the files of archives."""
 
-    def __init__(self, plan: Emit, books: Books, come_to: int | None, each: Callable[[Any], None]) -> None:
-        """`come_to`: how far what is read has come."""
-        self.come_to = come_to
+    def __init__(self, plan: Emit, books: Books, watermark: int | None, each: Callable[[Any], None]) -> None:
+        """`watermark`: the watermark of what is read."""
+        self.watermark = watermark
         self._plan = plan
         self._books = books
-        self._channels: dict[str, Channel] = {}  # as they are in the books, by lower-case name
+        self._channels: dict[str, Channel] = {}  # the channels of the books, by lower-case name
         self._tables: dict[str, Table] = {}
-        self._versions: dict[str, object] = {}  # of tables and of queries whose answers are read
+        self._versions: dict[str, object] = {}  # of tables and answers, by name
         self._pinned: dict[str, Channel] = {}
         self._pinned_tables: dict[str, PinnedTable | ArchiveTable] = {}
         self._answers: dict[str, pa.Table] = {}
@@ -129,13 +129,13 @@ class PinnedSources:
         for node in windows:
             assert isinstance(node.input, Scan)
             channel = self._channels.get(node.input.name.lower())
-            if channel is not None and asks_archive(node.window, channel, until):
+            if channel is not None and needs_archive(node.window, channel, until):
                 self._pin_past(node.input.name.lower(), channel, each)
 
     def _pin_past(self, name: str, channel: Channel, each: Callable[[Any], None]) -> None:
         pinned = self._pinned[name]
         if not pinned.past:
-            for keeper in self._books.archives.of_past(channel):
+            for keeper in self._books.archives.knowing_past_of(channel):
                 past = PinnedPast(keeper, pinned, each)
                 self._closing.append(past.close)
                 pinned.past.append(past)
@@ -152,7 +152,7 @@ class PinnedSources:
         return self._pinned_tables[name.lower()]
 
     def work(self) -> int:
-        """About how many rows are read and made at most: of joins all combinations."""
+        """About how many rows are read or made at most; joins may make all combinations."""
         if self._closing:
             return MANY_ROWS
         names = [node.input.name.lower() for node in windowed_inputs(self._plan) if isinstance(node.input, Scan)]
@@ -164,7 +164,7 @@ class PinnedSources:
     # -- the end of a read ---------------------------------------------------------------------------------------------
 
     def moved(self) -> bool:
-        """Inside a turn: whether the same plan would read something else now; SourceGone where a source has gone."""
+        """Inside a turn: whether the plan would read something else now; SourceGone if a source was dropped."""
         books = self._books
         for name, channel in self._channels.items():
             if books.find_channel(name) is not channel:
@@ -186,7 +186,7 @@ class PinnedSources:
             close()
 
     def _clocks(self) -> list[Channel]:
-        """The channels whose watermarks say as of when the answer is."""
+        """The channels whose watermarks determine the instant of the answer."""
         changes = (table.changes for table in self._tables.values())
         return [*self._channels.values(), *(channel for channel in changes if channel is not None)]
 
@@ -199,4 +199,4 @@ class PinnedSources:
 
     def _answer_version(self, name: str) -> object:
         hosting = self._books.hosting
-        return id(hosting.queries[name]), hosting.consumers[name].come_to
+        return id(hosting.queries[name]), hosting.consumers[name].watermark

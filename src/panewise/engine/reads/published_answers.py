@@ -1,12 +1,12 @@
-"""Published answers: what many readers look up while rows arrive, without waiting for the thread that brings them.
+"""Published answers: many readers look them up while rows arrive, without waiting for the thread that writes.
 
-Isolation. Readers get *latest-window-serializable* answers (Golab 2006, section 7.3.2): each is the whole state after
-some window move, never a mixture of two, and never an older one than a move that had been committed before the lookup
-began, whichever query that was seen in. A window move is what happens between two publications: rows are processed, the
-watermark moves, and then, at one stroke, the answers that readers keep asking for are replaced by new ones. That
-replacement is the commit. What is published was computed by the writer between the two, where no move can come: so no
-lookup is ever aborted, and there is no order of its sub-windows to choose (TTU, section 7.4.2). One-time queries scan
-outside the writer's turns, and have that choice to make: `window_reads`.
+Isolation. Answers are *latest-window-serializable* (Golab 2006, section 7.3.2): each is the whole state after some
+window move, never a mixture of two. It is never older than a move that was committed before the lookup began, whichever
+query showed that move. A window move is what happens between two publications: rows are processed, the watermark moves,
+and then the answers that readers keep asking for are replaced all at once. The replacement is the commit. The writer
+computes the answers just before it, where no other move can come. So no lookup is aborted, and there is no order of
+sub-windows to choose (TTU, section 7.4.2). One-time queries scan outside the writer's turns, and do choose one:
+`window_reads`.
 
     rows      ----push----push----push----push----push----push---->
     moves     [ portion ][ portion ][ portion ][ portion ]           each by the writer, inside its turn
@@ -15,18 +15,18 @@ outside the writer's turns, and have that choice to make: `window_reads`.
 
 What a lookup sees of rows whose push has returned:
 
-- all of them where they are the caller's own, or where no other thread is inside a push, an advance or a statement, or
-  inside any call with rows of its own unprocessed. A periodic query changes with its next report only: until rows come
-  that complete it, nothing need be processed;
-- otherwise those of the moves that are committed. The answers are then at most STALE_S behind, or 2 / SHARE times what
-  it takes to compute them, if that is more; a lookup that finds older ones takes its turn.
+- all of them, if they are the caller's own, or if no other thread is inside a push, an advance or a statement, or
+  inside any call with unprocessed rows of its own. The answer of a periodic query changes only with its next report:
+  until rows come that complete that report, nothing has to be processed;
+- otherwise those of the committed moves. The answers are then at most STALE_S behind, or 2 / SHARE times as long as it
+  takes to compute them, if that is more. A lookup that finds older answers takes its turn.
 
 Cost. The writer computes an answer again only if it was asked for within HOT_S, and spends at most SHARE of its time on
-all of them: where answers are expensive (a continuous window is scanned), moves become longer. A lookup that finds its
-answer costs 1 to 2 microseconds; one that does not waits for its turn, at most as long as a portion of rows takes.
+all of them: if answers are expensive (a continuous window is scanned), moves become longer. A lookup that finds its
+answer costs 1 to 2 microseconds. Another one waits for its turn, at most as long as a portion of rows takes.
 
-Order of reading and writing. A reader looks at `unseen` first and at the answers then; a publication replaces the
-answers first and clears `unseen` then. So a reader that finds nothing unseen has the answers that cover everything.
+Order of reading and writing. A reader looks at `unseen` first and then at the answers; a publication replaces the
+answers first and then clears `unseen`. So a reader that finds nothing unseen has answers that cover everything.
 """
 
 from __future__ import annotations
@@ -46,15 +46,18 @@ STALE_S = 0.05  # how far behind an answer may be while others write
 HOT_S = 0.1  # how long after a lookup its answer is kept up to date
 READING_S = 1.0  # how long after a lookup rows are processed in portions
 PACE_S = 0.005  # between two moves that readers cause, or 1 / SHARE times what answers cost, up to STALE_S
-BACK_S = 0.002  # within which a writer that pushes without a pause is back
-POLL_S = 0.002
+BACK_S = 0.002  # the time between two calls of a writer that pushes without a pause
+POLL_S = 0.002  # how often a waiting reader looks for its answer
 SHARE = 0.02  # of the writer's time, for answers
 WATERMARK = b"panewise.watermark_us"
 
 
 class PublishedAnswer(NamedTuple):
-    """The table of a query, and what picks a group out of it. `holds`: whether it is still the answer when all has been
-    processed that was pushed; None where that cannot be said without processing it."""
+    """The answer of a query, and its block, by which a group is found.
+
+    `holds`: says whether the answer stays the same when all pushed rows have been processed; None if nobody can tell
+    before.
+    """
 
     name: str
     block: Block
@@ -63,44 +66,44 @@ class PublishedAnswer(NamedTuple):
 
 
 def watermark_us(table: pa.Table) -> int | None:
-    """How far the stream had come in the state that a lookup has answered from; None before there was anything."""
+    """The watermark of the state that answered a lookup; None before there were rows."""
     found = (table.schema.metadata or {}).get(WATERMARK)
     return None if found is None else int(found)
 
 
-def with_watermark(table: pa.Table, come_to: int | None) -> pa.Table:
+def with_watermark(table: pa.Table, watermark: int | None) -> pa.Table:
     """The table with its watermark in the metadata of its schema."""
-    if come_to is None:
+    if watermark is None:
         return table
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), WATERMARK: str(come_to).encode()})
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), WATERMARK: str(watermark).encode()})
 
 
 class PublishedAnswers:
-    """The answers of one engine, by the name of the query as the reader writes it.
+    """The answers of one engine, by the name of the query as readers write it.
 
-    All but `found`, `awaited` and `queued` is called inside a turn.
+    All methods except `find`, `wait_for` and `queued` are called inside a turn.
     """
 
     def __init__(self, turns: Turns, compute: Callable[[str], PublishedAnswer], waiting: Callable[[], bool]) -> None:
-        """`waiting`: whether rows have been pushed and not been processed."""
+        """`waiting`: whether there are pending rows."""
         self._turns = turns
         self._compute = compute
         self._waiting = waiting
-        self._unseen: set[int] = set()  # the threads with changes that the answers do not cover
+        self._unseen: set[int] = set()  # threads with changes that the answers do not cover
         self._unseen_since = 0.0
-        self._unseen_lock = threading.Lock()  # between those who bring rows outside all turns, and a publication
-        self._moved = False  # whether the state is another one than that of the answers
+        self._unseen_lock = threading.Lock()  # between pushes into queues, outside all turns, and a publication
+        self._moved = False  # whether the state has changed since the answers were published
         self._answers: dict[str, PublishedAnswer] = {}  # replaced as a whole; grows while the state is the same
-        self._used: dict[str, float] = {}
-        self._costs: dict[str, float] = {}
-        self._published = 0.0
-        self._cost = 0.0  # of all answers that are kept up to date, in seconds
-        self._read = 0.0
+        self._used: dict[str, float] = {}  # by query, when its answer was last looked up
+        self._costs: dict[str, float] = {}  # by query, seconds to compute its answer
+        self._published = 0.0  # when answers were last published
+        self._cost = 0.0  # seconds to compute all answers that are kept up to date
+        self._read = 0.0  # when a lookup last found changes that the answers do not cover
 
     # -- readers -------------------------------------------------------------------------------------------------
 
-    def found(self, query: str) -> PublishedAnswer | None:
-        """The answer, outside all turns; None where the caller must take its turn for it."""
+    def find(self, query: str) -> PublishedAnswer | None:
+        """The published answer, outside all turns; None if the caller must take its turn."""
         if self._turns.refused is not None:
             raise self._turns.refused
         now, clean = monotonic(), not self._unseen
@@ -117,32 +120,35 @@ class PublishedAnswers:
             self._used[query] = now
         return found
 
-    def awaited(self, query: str) -> PublishedAnswer | None:
-        """The same for who finds rows of others unprocessed and nobody at it, right after the last ones were. Many
-        readers would cut what a writer brings into small pieces: so it waits a little, and often the writer is back."""
-        found, until = self.found(query), monotonic() + STALE_S
+    def wait_for(self, query: str) -> PublishedAnswer | None:
+        """The published answer, after a short wait if rows of others are pending and no writer is inside.
+
+        Otherwise many readers would make the engine process a writer's rows in small pieces. Often the writer is back
+        within the wait.
+        """
+        found, until = self.find(query), monotonic() + STALE_S
         while found is None and self._unseen and not self._writing and get_ident() not in self._unseen:
             pace = min(max(PACE_S, self._cost / SHARE), STALE_S)
             left = min(max(self._published + pace, self._turns.left + BACK_S), until) - monotonic()
             if left <= 0:
                 return None
             sleep(min(left, POLL_S))
-            found = self.found(query)
+            found = self.find(query)
         return found
 
     @property
     def _writing(self) -> bool:
-        """Whether somebody is inside who is changing something, or who has: a reader would have to wait for them."""
+        """Whether a thread is inside that changes or has changed something, so that a reader would have to wait."""
         return bool(self._turns.writers) or self._turns.owner in self._unseen
 
     def _may_be_behind(self, me: int, now: float) -> bool:
-        """Whether this thread may be given answers that do not cover all that was pushed."""
+        """Whether this thread may get answers that do not cover all pushed rows."""
         if me in self._unseen or not self._writing:
             return False
         return now - self._unseen_since <= max(STALE_S, 2 * self._cost / SHARE)
 
     def settle(self, process: Callable[[], None]) -> None:
-        """The state becomes one that the caller may read; `process` processes all rows that wait."""
+        """Brings the state to one that the caller may read. `process` processes all pending rows."""
         now = monotonic()
         if self._unseen and not self._may_be_behind(self._turns.owner, now):
             process()
@@ -151,7 +157,7 @@ class PublishedAnswers:
             self._publish(self._hot(now))
 
     def answer(self, query: str) -> PublishedAnswer:
-        """The answer of the state as it is, after `settle`."""
+        """The answer in the present state, after `settle`."""
         found = self._answers.get(query)
         if found is None:
             found = self._answers[query] = self._timed(query)
@@ -161,7 +167,7 @@ class PublishedAnswers:
     # -- writers -------------------------------------------------------------------------------------------------
 
     def change(self) -> None:
-        """The caller begins to change something: first thing in its turn."""
+        """The caller is going to change something. Called first in its turn."""
         me = self._turns.owner
         self._turns.writers.add(me)
         self._moved = True
@@ -169,7 +175,7 @@ class PublishedAnswers:
             self._note(me)
 
     def queued(self) -> None:
-        """The caller has left rows for another thread to process, outside all turns."""
+        """The caller has put rows into a queue, outside all turns, for another thread to process."""
         with self._unseen_lock:
             self._note(get_ident())
 
@@ -183,18 +189,18 @@ class PublishedAnswers:
         self._moved = True
 
     def forget(self) -> None:
-        """What queries there are has changed: nobody is answered as before."""
+        """The set of queries has changed: all answers are dropped."""
         self._answers, self._used, self._costs, self._moved = {}, {}, {}, True
 
     @property
     def wanted(self) -> bool:
-        """Whether other threads read while this one writes, so that it should commit often."""
+        """Whether other threads read while this one writes, so that the writer should commit often."""
         if self._read and monotonic() - self._read > READING_S:
             self._read = 0.0
         return self._read > 0
 
     def commit(self) -> bool:
-        """After a portion of rows: publishes, unless answers have taken their share of the time already."""
+        """Publishes answers after a portion of rows, unless they have taken their share of the time already."""
         self._moved = True
         now = monotonic()
         hot = self._hot(now)
@@ -207,12 +213,12 @@ class PublishedAnswers:
         return [query for query, used in list(self._used.items()) if now - used < HOT_S]
 
     def _publish(self, queries: list[str]) -> None:
-        """Answers of the state as it is, of what is asked for often."""
+        """Publishes answers of these queries in the present state."""
         answers: dict[str, PublishedAnswer] = {}
         for query in queries:
             try:
                 answers[query] = self._timed(query)
-            except Exception:  # noqa: BLE001 - who asks for it will be told
+            except Exception:  # noqa: BLE001 - the next lookup raises it again
                 continue
         self._answers, self._moved = answers, False
         self._cost = sum(self._costs.get(query, 0.0) for query in queries)

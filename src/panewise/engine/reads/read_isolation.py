@@ -1,4 +1,4 @@
-"""How one-time queries run while batches arrive: their level of isolation, their steps, and what became of them.
+"""How one-time queries run while batches arrive: their level of isolation, their steps, and how they ended.
 
     isolation           scheduler of each read                            a SELECT answers as of   pushes wait for
     latest (default)    LatestWindowScheduler, youngest first (TTU)       its commit               a few milliseconds
@@ -22,20 +22,20 @@ from panewise.schedule.isolation.scheduler_names import SCHEDULERS
 from panewise.schedule.isolation.schedulers import Scheduler
 
 LEVELS = {"latest": "TTU", "latest-in-order": "LWS", "window": "WS", "serial": "Serial"}
-"""The scheduler of each, by its name in `SCHEDULERS`."""
+"""The scheduler of each level, by its name in `SCHEDULERS`."""
 
 
 class SourceGone(Exception):
-    """What is read has been dropped: the statement is to be bound anew, and will be refused or read something else."""
+    """A source of a read was dropped. The statement is bound again, and is refused or reads another source."""
 
 
 class ReadIsolation:
-    """Of the reads of one engine.
+    """The isolation of the reads of one engine.
 
-    `sub_window_rows`: about how many rows are scanned in a step. `rows_inside`: how many may be scanned inside a turn.
-    Both are those of a short SELECT, and fewer where a row takes longer. `inside_s`: how long a read may take there
-    that others have overtaken again and again. `tries`: how often a read asks for its commit before it scans all that
-    is left inside the turn. `look_every_s`: how often it asks for moves between steps.
+    `sub_window_rows`: about how many rows a step scans. `rows_inside`: how many rows may be scanned inside a turn. Both
+    are for a short SELECT, and are fewer if a row takes longer. `inside_s`: the longest time inside a turn of a read
+    that was aborted again and again. `tries`: how often a read tries to commit before it scans all that is left inside
+    the turn. `look_every_s`: how often it looks for moves between steps.
     """
 
     def __init__(self, turns: Turns, level: str) -> None:
@@ -54,7 +54,7 @@ class ReadIsolation:
         self.tries = 8
         self.look_every_s = 0.02
         self.between_steps: Callable[[], None] | None = None  # called outside all turns, before each step
-        self.recorded: list[RecordedScheduler] | None = None  # what schedulers have decided, where somebody wants it
+        self.recorded: list[RecordedScheduler] | None = None  # decisions of schedulers, if they are recorded
         self._counts = {"begun": 0, "committed": 0, "aborted": 0, "inside_the_turn": 0}
         self._counts_lock = threading.Lock()
 
@@ -73,7 +73,7 @@ class ReadIsolation:
         return self.recorded is not None
 
     def scheduler(self, sub_windows: int) -> Scheduler | RecordedScheduler:
-        """Of one read."""
+        """A new scheduler for one read."""
         scheduler = SCHEDULERS[LEVELS[self.level]].make(sub_windows)
         if self.recorded is None:
             return scheduler
@@ -85,21 +85,24 @@ class ReadIsolation:
         if self.between_steps is not None:
             self.between_steps()
 
-    # -- what became of reads --------------------------------------------------------------------------------------
+    # -- how reads end ---------------------------------------------------------------------------------------------
 
     def begun(self) -> None:
+        """A read has begun."""
         self._count("begun")
 
     def numbered(self) -> int:
-        """Of a read that has begun."""
+        """The number of the read that has begun last."""
         return self._counts["begun"]
 
     def committed(self, inside: bool) -> None:
+        """A read has committed. `inside`: it ran, or had to end, inside the turn."""
         self._count("committed")
         if inside:
             self._count("inside_the_turn")
 
     def aborted(self) -> None:
+        """A read was aborted, and begins again."""
         self._count("aborted")
 
     def _count(self, what: str) -> None:
@@ -107,6 +110,6 @@ class ReadIsolation:
             self._counts[what] += 1
 
     def stats(self) -> dict[str, Any]:
-        """How many reads have begun and been committed, how often one was aborted, and how many of those that were
-        committed ran, or had to end, inside the turn."""
+        """How many reads have begun, committed, and been aborted, and how many of the committed ones ended inside the
+        turn."""
         return {"isolation": self.level, **self._counts}

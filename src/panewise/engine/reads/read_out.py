@@ -1,6 +1,6 @@
-"""Results on their way out of an engine: they count as read when they have been handed on and that is written down.
+"""Results on their way out of an engine: they count as read when they have been handed on, and that is logged.
 
-Invariant: where anything is raised before that, they have not been read, and the next reader has the same again. An
+Invariant: if anything is raised before that, they have not been read, and the next reader gets the same results. An
 interrupt in the middle of a read leaves a broken engine.
 """
 
@@ -15,24 +15,24 @@ from panewise.engine.channels.hosted_query import HostedQuery
 
 
 def read_out(books: Books, queries: list[HostedQuery], hand: Callable[[list[pa.Table]], None]) -> list[pa.Table]:
-    """What is new of queries; `hand` gets it before it counts as read."""
+    """The new results of queries, a table each. `hand` gets them before they count as read."""
     tables: list[pa.Table] = []
     log, records = books.log, None
     with books.turns.change as change:
         try:
             for query in queries:
-                tables.append(query.read())  # noqa: PERF401 - what was read is put back where the next one raises
+                tables.append(query.read())  # noqa: PERF401 - these are put back if the next read raises
             hand(tables)
             if log is not None:
                 records = log.records
                 with change:
                     log.hands_out([query for query, table in zip(queries, tables, strict=True) if table.num_rows])
         except BaseException as problem:
-            # An interrupt may come when the record is there: then they have been read.
+            # If an interrupt comes after the record was logged, the results have been read.
             noted = log is not None and records is not None and log.records != records
             for query, table in zip(queries, tables, strict=False) if not noted else ():
                 query.put_back(table)
             if len(tables) == len(queries) or isinstance(problem, Exception):
-                change.undone()  # else it was interrupted in the middle of a read
+                change.undone()  # unless an interrupt came in the middle of a read
             raise
     return tables

@@ -1,10 +1,10 @@
-"""A one-time query whose answer cannot be put together from parts of time, as a transaction of one step.
+"""A one-time query that cannot be answered from parts of time: a transaction of one step.
 
-What it reads is pinned inside a turn (`pinned_sources`), and computed outside all of them. Its window is one
-sub-window, and every move that changes what it would answer is a conflict: where it has to answer as of its commit, and
-such a move has come in between, it is aborted and begins again. After a few times it is computed inside the turn, so
-that it ends, if that takes a few milliseconds. Otherwise everybody would wait for it: then it answers as of its last
-begin, and the watermark of the answer says which instant that is.
+Its sources are pinned inside a turn (`pinned_sources`), and the answer is computed outside all turns. The whole window
+is one sub-window, and every move that would change the answer is a conflict. If the query has to answer as of its
+commit, and such a move has come, it is aborted and begins again. After a few attempts it is computed inside the turn,
+so that it ends, if that takes a few milliseconds. If it takes longer, it answers as of its last begin, so that nobody
+waits; the watermark of the answer says which instant that is.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from panewise.engine.reads.read_isolation import ReadIsolation
 from panewise.operators.read_budget import ReadBudget
 from panewise.schedule.isolation.transactions import Priority, WindowRead
 
-TRIES = 3  # outside: each costs as much as the whole query
+TRIES = 3  # attempts outside all turns, of which each costs as much as the whole query
 
 
-class WholeRead:
-    """One SELECT. Made inside a turn: that is its begin."""
+class SingleStepRead:
+    """One SELECT. It begins inside the turn in which it is made."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class WholeRead:
         compute: Callable[[PinnedSources], pa.Table],
         budget: ReadBudget,
     ) -> None:
-        """`pinned`: what it reads as of now, `pin` the same as of a later turn; `compute` answers from either."""
+        """`pinned`: the sources as of now. `pin` pins them in a later turn. `compute` answers from either."""
         self._isolation = isolation
         self._pinned = pinned
         self._pin = pin
@@ -42,18 +42,19 @@ class WholeRead:
         self._budget = budget
         self._number = isolation.numbered()
 
-    def finished(self) -> pa.Table:
+    def finish(self) -> pa.Table:
         """The answer. Called outside all turns."""
         try:
-            return self._finished()
+            return self._attempts()
         finally:
             self.give_up()
 
     def give_up(self) -> None:
-        """Nobody wants the answer any more: lets go what it reads."""
+        """Releases the sources; the answer is not wanted any more."""
         self._pinned.close()
 
-    def _finished(self) -> pa.Table:
+    def _attempts(self) -> pa.Table:
+        """The answer of the first attempt that no move has invalidated, or of the last one, as said above."""
         took_s = 0.0
         for attempt in range(1, TRIES + 1):
             name = f"Q{self._number}_{attempt}"
@@ -93,4 +94,4 @@ class WholeRead:
         self._pinned = self._pin()
 
     def _answer(self) -> pa.Table:
-        return with_watermark(self._compute(self._pinned), self._pinned.come_to)
+        return with_watermark(self._compute(self._pinned), self._pinned.watermark)

@@ -1,22 +1,23 @@
-"""A one-time query as a transaction over sub-windows: it scans them one by one while the window moves on.
+"""A one-time query as a transaction over sub-windows, which it scans one by one while the window moves on.
 
-The window is a stretch of event time that ends where its stream has come to. The stretch is cut into sub-windows of
-about as many rows each; a move of the window adds one, from where the window ended to where it ends now, and takes
-away what has become too old. Rows below the watermark are complete and pieces are immutable, so a sub-window, once
-scanned, stays what it is. What may change is which of them are in the window when the read commits.
+The window is a stretch of event time that ends at the watermark of its stream. It is cut into sub-windows with about as
+many rows each. A move of the window adds a sub-window, from the old end to the new end, and removes what has become too
+old. Rows below the watermark are complete and pieces are immutable, so a sub-window never changes once it is scanned.
+Only the set of sub-windows that are in the window may change until the read commits.
 
     begun      [ s0 | s1 | s2 | s3 | s4 ]                 start and end of the window at the begin
     scanned              2    1    0                      youngest first (TTU), outside all turns
     moved        .. edge | s2 | s3 | s4 | s5 ]            s5 is new; s1 is partly in the window: the edge
     commit                                                s5, and then exactly what is left of s1, inside the turn
 
-The scheduler (`schedule.schedulers`) says what to scan next, and is told of moves between steps. A sub-window that was
-scanned and has left the window, if only in part, is a conflict: the read is aborted and begins again, with the parts of
-those sub-windows that are still there (`partial_relation` keeps each by itself, so nothing has to be subtracted).
+The scheduler (`schedule.isolation`) says what to scan next, and is told of moves between steps. If a sub-window that
+was scanned leaves the window, even in part, that is a conflict: the read is aborted and begins again. It keeps the
+results of the sub-windows that are still in the window (`partial_relation` has each by itself, so that nothing has to
+be subtracted).
 
-Turns. The reader is inside the engine to begin, between two steps where nobody else is, and to commit. It commits when
-no more than `rows_inside` rows are left to scan, and scans those inside. So whoever pushes waits for that many rows at
-most, unless a read has tried `tries` times: then it scans all that is left inside, so that it ends.
+Turns. The reader takes a turn to begin, to look for moves between two steps if nobody else is inside, and to commit. It
+commits when at most `rows_inside` rows are left to scan, and scans them inside. So a push waits for that many rows at
+most. A read that has failed to commit `tries` times scans all that is left inside, so that it ends.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from panewise.schedule.isolation.schedulers import Step
 from panewise.schedule.isolation.transactions import Priority, WindowRead
 from panewise.temporal import TimeWindow
 
-MOVES_MAX = 64  # that a read looks for between steps: who scans what is new first may never come to what is old
+MOVES_MAX = 64  # Moves that a read takes notice of between steps. With more, scanning new rows first might never end.
 SUB_WINDOWS_MAX = 4096
 
 
@@ -52,7 +53,7 @@ class Stretch(NamedTuple):
 
 
 class StepwiseRead:
-    """One SELECT over a window of one stream, by time. Made inside a turn: that is its begin."""
+    """One SELECT over a window of time of one stream. It begins inside the turn in which it is made."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class StepwiseRead:
         inside: bool,
         budget: ReadBudget,
     ) -> None:
-        """`find`: the channel of that name as of now. `inside`: it is run inside the turn, as if serial."""
+        """`find`: the channel that has the name now. `inside`: the read runs inside the turn, as if it were serial."""
         assert isinstance(block.window, TimeWindow)
         self._isolation = isolation
         self._window = block.window
@@ -75,20 +76,20 @@ class StepwiseRead:
         weight = weight_of(self._relation.cells)
         self._rows_inside = isolation.rows_inside // weight
         self._pinned = PinnedRows(channel.empty_rows(), max(1, isolation.sub_window_rows // weight))
-        self._pieces = channel.retained_pieces()  # that `_pinned` has not got yet
+        self._pieces = channel.retained_pieces()  # pieces that are not in `_pinned` yet
         self._last_arrived = self._pieces[-1].last_arrived if self._pieces else -1
         self._stretch = self._seen_now()
         self._watermark = channel.watermark
         self._number = isolation.numbered()
         self._attempt = 0
         self._looked = monotonic()
-        self._moves = 0  # learned of since the begin
-        self._noted = last_report(self._window, channel.watermark)
+        self._moves = 0  # number of moves noticed since the begin
+        self._noted = last_report(self._window, channel.watermark)  # end of the window after the last recorded move
 
     # -- the transaction ---------------------------------------------------------------------------------------------
 
-    def finished(self) -> pa.Table:
-        """The answer. Called outside all turns, or, of a read that is run inside, inside."""
+    def finish(self) -> pa.Table:
+        """The answer. Called outside all turns; inside a turn only if the read was made to run `inside`."""
         self._pin()
         self._begin(self._pinned.edges(*self._stretch, SUB_WINDOWS_MAX))
         if self._inside or not self._isolation.latest:
@@ -103,10 +104,10 @@ class StepwiseRead:
         return with_watermark(answer, None if self._watermark == INT64_MIN else self._watermark)
 
     def give_up(self) -> None:
-        """Nobody wants the answer any more. What it reads is in the memory, and goes with it."""
+        """The answer is not wanted any more. There is nothing to release but memory."""
 
     def _committed(self, last_try: bool) -> bool:
-        """Scans until little is left, and commits in a turn unless moves have brought too much."""
+        """Scans until little is left, and commits in a turn. False if moves have brought too many rows."""
         while self._left() > self._rows_inside:
             step = self._next_step()
             if step is None:
@@ -125,13 +126,13 @@ class StepwiseRead:
         return True
 
     def _begin(self, edges: list[int]) -> None:
-        """Begins, or begins again, with these sub-windows."""
+        """Begins, or begins again, with the sub-windows between these edges."""
         self._attempt += 1
         self._name = f"Q{self._number}_{self._attempt}"
         self._scheduler = self._isolation.scheduler(len(edges) - 1 + MOVES_MAX)
         self._scheduler.begin(WindowRead(self._name, len(edges) - 1, Priority.ONE_TIME))
         first = self._scheduler.last_move + 2 - len(edges)
-        # By the numbers of their copies, oldest first: those that are wholly in the window.
+        # The sub-windows that are wholly in the window, oldest first, by the number of their copy.
         self._copies = {first + i: Stretch(edges[i], edges[i + 1]) for i in range(len(edges) - 1)}
 
     def _scan_all(self) -> None:
@@ -139,7 +140,7 @@ class StepwiseRead:
             self._scan(step)
 
     def _next_step(self) -> Step | None:
-        """The next step, after a look at moves where that costs no waiting."""
+        """The next step. Looks for moves first, if that takes no waiting."""
         if not self._inside:
             self._isolation.pause()
             if self._may_look():
@@ -157,7 +158,7 @@ class StepwiseRead:
         self._read(self._copies[step.copy])
 
     def _scan_edge(self) -> None:
-        """What is left of a sub-window that has begun to leave the window, exactly as of now."""
+        """Scans what is left of a sub-window that is partly out of the window, as of now."""
         edge = self._edge()
         if edge is not None:
             self._read(edge)
@@ -173,7 +174,7 @@ class StepwiseRead:
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Inside a turn: learns of moves since the last look, which are one move to this read."""
+        """Inside a turn: takes notice of the moves since the last look, as if they were one move."""
         self._looked = monotonic()
         if not self._isolation.latest:
             self._note_move()
@@ -203,7 +204,7 @@ class StepwiseRead:
             self._copies = {**kept, moved.move.number: new}
 
     def _note_move(self) -> None:
-        """A read of the window as of its begin takes no notice of moves; who records histories does."""
+        """Tells the scheduler of a move, though the read answers as of its begin; for recorded histories."""
         end = last_report(self._window, self._channel.watermark)
         if self._parts and end != self._noted:
             self._noted = end
@@ -218,16 +219,16 @@ class StepwiseRead:
         self._parts = {stretch: part for stretch, part in self._parts.items() if stretch.start >= start}
 
     def _seen_now(self) -> Stretch:
-        """The window as of now; NotHeldError where the channel does not hold all of it."""
+        """The window as of now; NotHeldError if the channel does not hold all of it."""
         until = last_report(self._window, self._channel.watermark)
         start, end = stretch_of(self._window, until)
         require_held(self._channel, start, self._window)
         return Stretch(INT64_MIN if start is None else max(start, INT64_MIN), max(end, INT64_MIN))
 
-    # -- what there is ---------------------------------------------------------------------------------------------
+    # -- sub-windows -----------------------------------------------------------------------------------------------
 
     def _pin(self) -> None:
-        """New pieces are cut and surveyed: that takes a pass over their times."""
+        """Pins new pieces, which takes a pass over their times."""
         if self._pieces:
             pieces, self._pieces = self._pieces, []
             self._pinned.add(pieces)
@@ -237,12 +238,12 @@ class StepwiseRead:
         return Stretch(self._stretch.start, first) if first > self._stretch.start else None
 
     def _stretches(self) -> list[Stretch]:
-        """The window, oldest first."""
+        """The edge, if any, and the sub-windows, oldest first."""
         edge = self._edge()
         return [*([] if edge is None else [edge]), *self._copies.values()]
 
     def _left(self) -> int:
-        """How many rows are left to scan; not counted further than matters."""
+        """How many rows are left to scan; counted only until there are more than `rows_inside`."""
         left = 0
         for stretch in reversed(self._stretches()):
             if stretch not in self._parts:

@@ -1,8 +1,8 @@
-"""A folder is opened: a fresh engine becomes what the folder holds, and writes down what happens to it from now on.
+"""Opens a folder: a fresh engine takes over the folder's state, and logs every change from now on.
 
-The newest snapshot is restored, the log after it happens again (`durable_replay`), and then the log goes on. Where the
-folder is to be suspended, snapshot and log are read for their definitions only (`suspended_folder`). Where anything is
-raised, the folder is free again.
+The newest snapshot is restored, the log after it is replayed (`durable_replay`), and then the log goes on. With
+`suspended`, only the definitions in snapshot and log are read (`suspended_folder`). If anything is raised, the folder
+is released.
 """
 
 from __future__ import annotations
@@ -44,14 +44,17 @@ def open_folder(
     files: FileSystem | None = None,
     suspended: bool = False,
 ) -> Durability:
-    """The log that is attached to the books then. `suspended`: they get the definitions only."""
+    """Restores the books from a folder, and returns the log that they write from now on.
+
+    `suspended`: the books get the definitions only.
+    """
     check_sync(sync)
     files = files or PrivateFiles()
     check_not_around(folder_of(path))
     if suspended and not holds_engine(folder_of(path)):
         raise DurabilityError(
-            f"there is no engine in '{path}': suspended=True opens a folder that one has written",
-            hint="look at the path",
+            f"there is no engine in '{path}': suspended=True opens the folder of an existing engine",
+            hint="check the path",
         )
     folder = DurableFolder.open(folder_of(path), files)
     folder.note.always = sync == "always"
@@ -64,21 +67,19 @@ def open_folder(
             log = make(suspended=dropped)
             _attach(books, log)
             return log
-        books.hosting.stopped = dropped.queries()
-        replayed = _become(books, statements, snapshot, folder)
-        log = make(replayed)
-        _attach(books, log)
-        folder.forget_give_up()
-        _settle(books, statements, log, dropped)
-        books.hosting.stopped = set()
-        books.changed(partial(snapshot_of, books, statements))
+        with books.hosting.stopping(dropped.queries()):
+            log = make(_recover(books, statements, snapshot, folder))
+            _attach(books, log)
+            folder.forget_give_up()
+            _carry_out(books, statements, log, dropped)
+        books.changed(partial(snapshot_of, books))
         return log
     except OSError as problem:
-        books.archives.let_go()
+        books.archives.release()
         folder.release()
         raise DurabilityError(f"the folder '{path}' cannot be used: {problem.strerror or problem}") from problem
     except BaseException:
-        books.archives.let_go()
+        books.archives.release()
         folder.release()
         raise
 
@@ -88,12 +89,12 @@ def _attach(books: Books, log: Durability) -> None:
     books.attach(log)
 
 
-def _become(books: Books, statements: StatementRunner, snapshot: bytes | None, folder: DurableFolder) -> Replayed:
-    """The books become what the folder holds; its log is as it goes on."""
-    with books.archives.coming_back():
+def _recover(books: Books, statements: StatementRunner, snapshot: bytes | None, folder: DurableFolder) -> Replayed:
+    """Restores the snapshot and replays the log. A last record that failed again is removed from the log."""
+    with books.archives.recovering():
         if snapshot is not None:
             restore_into(books, statements, loaded(snapshot))
-        books.replaying = True
+        books.begin_replay()
         replayed = replay(books, statements, folder.records())
         books.end_replay()
     if replayed.last_failed:
@@ -103,25 +104,24 @@ def _become(books: Books, statements: StatementRunner, snapshot: bytes | None, f
     return replayed
 
 
-# -- where nothing runs ----------------------------------------------------------------------------------------------
+# -- a suspended folder ----------------------------------------------------------------------------------------------
 
 
 def _define(books: Books, statements: StatementRunner, snapshot: bytes | None, records: Iterable[LogRecord]) -> None:
-    """The books get the definitions of a folder, and no row."""
-    books.archives.only_books = True
-    statements.read_table = no_rows
+    """Reads the definitions of a folder into the books, and no rows. All queries and archives are suspended."""
+    books.archives.keep_only_books()
+    statements.read_tables_by(no_rows)
     if snapshot is not None:
         define_again(books, statements, loaded(snapshot))
-    books.hosting.taken_before = True
     problem: PanewiseError | None = None
-    for record in records:
-        if problem is not None:  # only the last record may be of a statement that was refused
-            raise problem
-        try:
-            _define_one(statements, record.fields)
-        except PanewiseError as refused:
-            problem = refused
-    books.hosting.taken_before = False
+    with books.hosting.repeating():
+        for record in records:
+            if problem is not None:  # Only the last record may be a statement that was refused.
+                raise problem
+            try:
+                _define_one(statements, record.fields)
+            except PanewiseError as refused:
+                problem = refused
     for query in books.hosting.queries.values():
         query.suspend(REASON)
     for keeper in books.archives.keepers.values():
@@ -135,23 +135,23 @@ def _define_one(statements: StatementRunner, fields: dict[str, Any]) -> None:
             statements.execute_parsed(parsed, FoundOutside(decided=decided))
 
 
-# -- what was dropped while nothing ran --------------------------------------------------------------------------------
+# -- drops that were noted while the folder was suspended --------------------------------------------------------------
 
 
 def _drop(statements: StatementRunner, dropped: Dropped) -> None:
-    """What is noted is dropped, where all definitions of the folder are known."""
+    """Runs the DROP statements that are noted. All definitions of the folder must be known."""
     for text in dropped.statements:
-        with suppress(CatalogError, BindError):  # it is gone: the process died before the file was removed
+        with suppress(CatalogError, BindError):  # Dropped before: the process died before the note was removed.
             statements.execute_again(text)
 
 
-def _settle(books: Books, statements: StatementRunner, log: Durability, dropped: Dropped) -> None:
-    """What is noted happens, also in the next snapshot, and is noted no more."""
+def _carry_out(books: Books, statements: StatementRunner, log: Durability, dropped: Dropped) -> None:
+    """Runs the noted DROP statements, writes a snapshot without what they dropped, and removes the note."""
     if not dropped.statements:
         return
     _drop(statements, dropped)
     books.flush()
     with books.turns.change:
         books.archives.settle()
-    log.checkpoint(partial(snapshot_of, books, statements))
+    log.checkpoint(partial(snapshot_of, books))
     dropped.forget()

@@ -1,14 +1,16 @@
-"""What was logged happens again, in the same order, to an engine that is at the state the log begins with.
+"""Replays a log: an engine in the state in which the log begins repeats all records in their order.
 
-A record says what was going to happen when it was written. Only the last one may have failed then, for what fails is
-taken out of the log before anything else is written: where it fails again it is to be taken out now. Anything else that
-fails now has not failed before, and the folder is not opened.
+A record is written before its change happens. A change that fails is removed from the log before the next record is
+written, so only the last record may be of a change that failed. If that one fails again, the caller removes it. If any
+other record fails, it did not fail before, and the folder is not opened.
 
-That answers are the same rests on the engine: a stream takes rows in the order of the log whatever the batches, and
-nothing but the log (no clock, no file) has a say in what a query answers. Only memory has: a query that fails now, and
-did not then, is FAILED from now on, and statements that name it are passed over. One that failed then, and does not
-now, is whole again: what it could not report at that time is there to be read. And the version has: a query that an
-earlier panewise took, and this one refuses because it comes too late, is there, FAILED, and says so.
+The answers are the same, because streams take rows in the order of the log whatever the batches, and answers depend on
+nothing else: no clock, no file. There are two exceptions:
+
+- Memory. A query that fails only now, for want of memory, stays FAILED, and statements that name it are skipped. A
+  query that failed only then runs again, and results that it could not report then can be read.
+- The version. A query that an earlier panewise accepted, and that this one refuses because it comes too late, is
+  created as FAILED, with the reason.
 """
 
 from __future__ import annotations
@@ -32,46 +34,48 @@ from panewise.errors import BindError, DurabilityError, DurabilityWarning, Panew
 from panewise.plan.decided import Decided
 
 _OTHER_VERSION = (
-    "if another panewise took it, which refused less, open the folder with that one and close it: that leaves a "
-    "snapshot, from which this one goes on"
+    "if an earlier version accepted it, which refused less, open the folder with that one and close it: this leaves a "
+    "snapshot, which this version can restore"
 )
 
 
 def replay(books: Books, statements: StatementRunner, records: Iterable[LogRecord]) -> Replayed:
-    """Everything that was logged happens again."""
-    replayed = Replayed()
+    """Repeats all records. Returns how many there were, how many results differed, and whether the last one failed."""
+    count = differences = 0
+    last_failed = False
     for record, last in _with_last(records):
-        replayed.records += 1
-        books.hosting.taken_before = not last
+        count += 1
         try:
-            replayed.differences += not _happen(books, statements, record.fields, record.body)
+            with books.hosting.repeating(accepted_before=not last):
+                agrees = _repeat(books, statements, record.fields, record.body)
+            differences += not agrees
         except (ParseError, BindError) as problem:
-            # A statement is bound before it is written down, so this is not what went wrong at that time.
+            # A statement is bound before it is logged, so binding did not fail then.
             raise _impossible(record, problem, hint="an aggregate of yours? prepare= registers them first") from problem
-        except SnapshotError as problem:  # the query was planned so, whatever became of it
-            told = f"record {record.number} of the log cannot happen again ({_told(record)}): {problem.message}"
-            raise SnapshotError(told, hint=problem.hint) from problem
+        except SnapshotError as problem:  # A plan that was logged cannot be carried out again.
+            message = f"record {record.number} of the log cannot be replayed ({_described(record)}): {problem.message}"
+            raise SnapshotError(message, hint=problem.hint) from problem
         except PanewiseError as problem:
             if not last:
                 raise _impossible(record, problem, hint=_OTHER_VERSION) from problem
-            replayed.last_failed = True
+            last_failed = True
             warnings.warn(
-                f"the last record of the log is left out, as that of a call that failed ({_told(record)}): {problem}",
+                f"the last record of the log is ignored, because its call failed ({_described(record)}): {problem}",
                 DurabilityWarning,
                 stacklevel=5,
             )
-    books.hosting.taken_before = False
-    if replayed.differences:
+    if differences:
         warnings.warn(
-            f"the log was read, and results that were handed out earlier differ in number {replayed.differences} "
-            "time(s): a query has failed, or was dropped",
+            f"the log was replayed, and {differences} time(s) a query had another number of results than it "
+            "handed out before: it has failed, or was dropped",
             DurabilityWarning,
             stacklevel=5,
         )
-    return replayed
+    return Replayed(count, differences, last_failed)
 
 
 def _with_last(records: Iterable[LogRecord]) -> Iterator[tuple[LogRecord, bool]]:
+    """Each record, and whether it is the last one."""
     before: LogRecord | None = None
     for record in records:
         if before is not None:
@@ -81,20 +85,20 @@ def _with_last(records: Iterable[LogRecord]) -> Iterator[tuple[LogRecord, bool]]
         yield before, True
 
 
-def _happen(books: Books, statements: StatementRunner, fields: dict[str, Any], body: pa.Buffer) -> bool:
-    """Does what a record says; False where a query has not as many results as it had."""
+def _repeat(books: Books, statements: StatementRunner, fields: dict[str, Any], body: pa.Buffer) -> bool:
+    """Does what a record says. False if a query has handed out another number of results than it had then."""
     match fields:
         case {"kind": "statement", "text": text, "rows": size}:
-            rows = unpacked(body, [size])[0] if size else None
+            rows = _unpacked(body, [size])[0] if size else None
             decided = Decided.of_dict(fields.get("decided", {}))
             statements.execute_again(text, FoundOutside(rows, fields.get("archive_cut", UNKNOWN), decided))
         case {"kind": "push", "stream": name, "sizes": sizes}:
             aside = [(row, reason) for row, reason in fields["aside"]]
-            # A log of before there was an oldest row has none: then what is new counts from the newest.
+            # Logs of earlier versions have no oldest row.
             extent = Extent(fields["newest"], fields.get("oldest", fields["newest"]))
-            told = extent, fields["shed"], _stamp(fields["stamp"])
+            taken = Taken(_unpacked(body, sizes), aside, extent, fields["shed"], _stamp(fields["stamp"]))
             stream = books.stream(name)
-            if not _was_taken(stream, fields["stamp"]) and stream.retake(Taken(unpacked(body, sizes), aside, *told)):
+            if not _was_taken(stream, fields["stamp"]) and stream.retake(taken):
                 stream.flush()
         case {"kind": "row", "stream": name, "row": row, "stamp": stamp}:
             stream = books.stream(name)
@@ -114,22 +118,24 @@ def _happen(books: Books, statements: StatementRunner, fields: dict[str, Any], b
             books.flush()
             books.stream(name).bad_rows()
         case _:
-            raise DurabilityError(f"the log holds a record of the kind {fields.get('kind')!r}, which is not known")
+            raise DurabilityError(f"the log holds a record of an unknown kind, {fields.get('kind')!r}")
     return True
 
 
 def _handed_out(books: Books, query: str, results: int) -> bool:
-    """Whether the query has as many results as it had; those that it did not have then are not handed out."""
+    """Reads a query's results as far as they were read then; whether there are as many as then."""
     books.flush()
     hosted = books.query(query)
     (table,) = read_out(books, [hosted], lambda tables: None)
-    if hosted.rows_out > results:  # it had failed then
-        hosted.put_back(table.slice(max(0, table.num_rows - (hosted.rows_out - results))))
-    return hosted.rows_out == results
+    produced = hosted.unread.next_number
+    if produced > results:  # It had failed then; results that nobody has read yet stay unread.
+        hosted.put_back(table.slice(max(0, table.num_rows - (produced - results))))
+    hosted.unread.skip_numbers(results)  # Numbers that were given to other results are not given again.
+    return produced == results
 
 
 def _was_taken(stream: Stream, written: list[Any] | None) -> bool:
-    """Whether the push is in the log twice: an interrupt came between its record and the rows, and it was repeated."""
+    """Whether the push is in the log twice: an interrupt came between its record and its rows, and it was repeated."""
     return written is not None and bool(stream.producers.get(written[0], 0) >= written[1])
 
 
@@ -137,7 +143,7 @@ def _stamp(written: list[Any] | None) -> Stamp | None:
     return None if written is None else (written[0], written[1])
 
 
-def unpacked(body: pa.Buffer, sizes: list[int]) -> list[pa.RecordBatch]:
+def _unpacked(body: pa.Buffer, sizes: list[int]) -> list[pa.RecordBatch]:
     """The batches of a record's body."""
     result, at = [], 0
     for size in sizes:
@@ -149,9 +155,9 @@ def unpacked(body: pa.Buffer, sizes: list[int]) -> list[pa.RecordBatch]:
 
 def _impossible(record: LogRecord, problem: PanewiseError, hint: str | None = None) -> DurabilityError:
     return DurabilityError(
-        f"record {record.number} of the log cannot happen again ({_told(record)}): {problem}", hint=hint
+        f"record {record.number} of the log cannot be replayed ({_described(record)}): {problem}", hint=hint
     )
 
 
-def _told(record: LogRecord) -> str:
+def _described(record: LogRecord) -> str:
     return record.fields.get("text") or f"{record.fields['kind']} {record.fields.get('stream', '')}".strip()

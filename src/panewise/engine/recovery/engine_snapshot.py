@@ -1,6 +1,6 @@
-"""An engine as bytes: its definitions as statements, and the state of streams, tables and queries.
+"""Writes an engine as bytes: its definitions as statements, and the state of streams, tables and queries.
 
-A snapshot is restored by running the statements in a fresh engine and giving everything its state.
+A snapshot is restored by running its statements in a fresh engine and then giving everything its state.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from panewise.connectors.tables import no_rows
 from panewise.engine.books.books import Books
 from panewise.engine.books.definitions import statement_of
 from panewise.engine.channels.failures import LOGGER
@@ -20,8 +19,8 @@ from panewise.plan.physical_plan import HIDDEN, SHARING, FamilyQuery
 from panewise.state.snapshot_format import dumped
 
 
-def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
-    """Everything that has been processed; the caller has seen to it that nothing waits."""
+def snapshot_of(books: Books) -> bytes:
+    """The state of an engine as bytes. The caller has processed all pending rows."""
     books.check_state()
     with books.turns.change:
         for consumer in books.hosting.families:
@@ -41,12 +40,12 @@ def snapshot_of(books: Books, statements: StatementRunner) -> bytes:
 
 
 def sharing_of(tree: dict[str, Any]) -> str:
-    """How the engine of a snapshot shares."""
+    """The `sharing` of the engine that wrote a snapshot."""
     return str(tree.get("sharing", SHARING[0]))
 
 
 def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
-    """A fresh engine becomes that of the snapshot; its log, where it has one, gets a snapshot of that."""
+    """Gives a fresh engine the definitions and the state of a snapshot. If it has a folder, it writes a snapshot."""
     sharing = sharing_of(tree)
     if list(books.catalog):
         raise SnapshotError("a snapshot is restored into a fresh engine; this one has definitions already")
@@ -57,64 +56,56 @@ def restore_into(books: Books, statements: StatementRunner, tree: dict[str, Any]
         )
     with books.turns, books.turns.change:
         try:
-            log, books.log = books.log, None
+            log = books.detach()
             _restore(books, statements, tree)
             if log is not None:
                 books.attach(log)
-                log.checkpoint(partial(snapshot_of, books, statements))
+                log.checkpoint(partial(snapshot_of, books))
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
-            # A field that another version has not written; or a mistake of ours, which the traceback shows.
+            # Another version has not written a field; or it is a bug of panewise, which the traceback shows.
             LOGGER.error("a snapshot could not be restored", exc_info=problem)
             raise SnapshotError(
                 f"the snapshot does not hold what this panewise expects ({type(problem).__name__}: {problem})",
-                hint="if another version has written it, go on with that one; otherwise this is a mistake of panewise: "
-                "the log of 'panewise.engine' has the traceback",
+                hint="if another version has written it, use that one; otherwise this is a bug, and the log "
+                "of 'panewise.engine' has the traceback",
             ) from problem
 
 
 def _restore(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
     hosting, archives = books.hosting, books.archives
-    archives.only_books, before = True, archives.only_books
-    stopped, hosting.stopped = hosting.stopped, set()  # they get their state first, as all others do
-    define_again(books, statements, tree)
-    hosting.stopped = stopped
-    archives.only_books = before
+    with archives.keeping_only_books(), hosting.stopping(frozenset()):  # `restore` stops queries with their state
+        define_again(books, statements, tree)
     hosting.restore(tree)
     for name, stream in tree["streams"].items():
         books.streams[name].restore(stream)
     for name, table in tree.get("tables", {}).items():
         books.tables[name].restore(table)
     if not archives.only_books:
-        with archives.coming_back():
+        with archives.recovering():
             archives.restore(tree.get("archives", {}))
 
 
 def define_again(books: Books, statements: StatementRunner, tree: dict[str, Any]) -> None:
-    """What a snapshot defines is defined again, without rows."""
-    reading, statements.read_table = statements.read_table, no_rows  # the snapshot has them
-    statements.decided_before = decided_in(tree)
-    books.hosting.taken_before = True
-    for text in tree["statements"]:
-        statements.execute_again(text)
-    books.hosting.taken_before = False
-    statements.decided_before = None
-    statements.read_table = reading
+    """Runs the statements of a snapshot. Tables stay empty."""
+    with statements.restoring(decided_in(tree)), books.hosting.repeating():
+        for text in tree["statements"]:
+            statements.execute_again(text)
 
 
 def _slides_got(books: Books) -> dict[str, int]:
-    """As older ones wrote and read them; `decided` says the same."""
+    """The slides that were decided, in the form that older versions read; `decided` has them too."""
     nodes = {name: planned.node for name, planned in books.hosting.plan.queries.items()}
     return {n: node.slide_got for n, node in nodes.items() if isinstance(node, FamilyQuery) and node.slide_got}
 
 
 def _decided(books: Books) -> dict[str, Any]:
-    """What was decided on the queries of which something was, by name."""
+    """What the planner has decided, by query; queries without decisions are left out."""
     found = {name: decided_on(planned.node).to_dict() for name, planned in books.hosting.plan.queries.items()}
     return {name: decided for name, decided in found.items() if decided}
 
 
 def decided_in(tree: dict[str, Any]) -> dict[str, Decided]:
-    """What a snapshot says was decided. An older one says it of slides and of queries that began with the past."""
+    """The decisions in a snapshot, by query. Older snapshots have the slides and the queries `with_history` instead."""
     found = {name: Decided.of_dict(decided) for name, decided in tree.get("decided", {}).items()}
     if "decided" not in tree:
         for name, slide_us in tree.get("slides_at_most", {}).items():
@@ -126,7 +117,7 @@ def decided_in(tree: dict[str, Any]) -> dict[str, Decided]:
 
 
 def _with_past(decided: Decided, path: list[int]) -> Decided:
-    """The same, where a query inside the one that it is about began with the past: that of these numbers."""
+    """`decided`, changed to say that a query began with the past: the query in parentheses at `path`."""
     if not path:
         return replace(decided, with_past=True)
     number = path[0] - 1

@@ -1,8 +1,8 @@
 """One run of an engine, from its first batch to its last: `Engine.run`, `Engine.run_available` and `panewise run`.
 
-In an engine with a folder a run is exactly once: batches of sources have numbers, sinks take rows by number, and both
-are noted in the folder (docs/durability.md). In one without a folder the same holds for as long as the engine lives: a
-run after one that was interrupted or has failed goes on where that one ended.
+If the engine has a folder, runs are exactly once: batches of sources have numbers, sinks take rows by number, and both
+are noted in the folder (docs/durability.md). Without a folder that holds as long as the engine lives: the run after one
+that was interrupted or failed continues where that one ended.
 
     sources --> flows --> pump --> engine --> outlet --> sinks
                            |                    |
@@ -27,7 +27,7 @@ from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.connectors.options import written_option
 from panewise.engine.books.books import Books
 from panewise.engine.run.held_interrupts import interrupts_held
-from panewise.engine.run.outlets import HandedOver
+from panewise.engine.run.outlets import EngineOutlet
 from panewise.engine.run.pump import DRAIN_SECONDS, Pump
 from panewise.engine.run.sink_notes import SinkNotes
 from panewise.engine.run.source_notes import SourceNotes, notes_folder
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from panewise.connectors.json_rows import Rows
 
 SINKS = "sinks"
-RESULTS = "results"  # of a server, in a data folder
+RESULTS = "results"  # the folder of a server's results in a data folder
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ def _by_name(counts: dict[str, int]) -> str:
 
 
 @dataclass
-class Manner:
-    """How a run goes on.
+class RunOptions:
+    """How a run proceeds.
 
-    `stop`: it goes on when the sources have nothing more, until this is set; without it, it ends then. `flush`: at that
-    end windows that hold rows are closed. `every_query`: results without a sink are counted and let go. `begin` is
-    called with the sinks before anything is read. `bars`: progress is shown where the console is a terminal.
+    `stop`: the run waits for new rows until this is set; without it, it ends when the sources have no more. `flush`:
+    windows with rows are closed at the end. `every_query`: results without a sink are counted and dropped. `begin` is
+    called with the sinks before anything is read. `bars`: progress is shown if the console is a terminal.
     """
 
     console: Console
@@ -105,42 +105,49 @@ class Driven(Protocol):
 
 
 class Driver:
-    """The runs of one engine, one at a time, and what later ones know of earlier ones."""
+    """The runs of one engine, one at a time, and what later runs know of earlier ones."""
 
     def __init__(self, books: Books, driven: Driven) -> None:
-        # Whoever has the engine runs it, or will not: nobody has to be told that sources are read by a run.
-        self.is_expected = False
-        self.in_data_folder = False  # of a server or of a run with --path
+        self._is_expected = False
+        self._in_data_folder = False
         self._books = books
         self._driven = driven
         self._running = threading.Lock()
-        self._untold: list[Definition] = []
+        self._unannounced: list[Definition] = []  # new sources and sinks, until `tell` warns of them
         self._notes: tuple[SourceNotes, SinkNotes] | None = None
+
+    def expect(self, *, in_data_folder: bool = False) -> None:
+        """The owner of the engine runs it, or knows that only a run reads sources: no warning is needed.
+
+        `in_data_folder`: the engine's folder lies in that of a server or of a run with --path.
+        """
+        self._is_expected = True
+        self._in_data_folder = self._in_data_folder or in_data_folder
 
     # -- definitions ---------------------------------------------------------------------------------------------
 
     def created(self, definition: Definition) -> None:
-        """A statement has created it."""
+        """A statement has created a definition."""
         connected = isinstance(definition, StreamDefinition) and written_option(definition.options, "connector")
-        is_told = self.is_expected or self._running.locked()
-        if (connected or isinstance(definition, SinkDefinition)) and not is_told:
-            self._untold.append(definition)
+        is_expected = self._is_expected or self._running.locked()
+        if (connected or isinstance(definition, SinkDefinition)) and not is_expected:
+            self._unannounced.append(definition)
 
     def dropped(self, definition: Definition) -> None:
-        """A statement has dropped it, now and not when the log was written."""
+        """A statement has dropped a definition; not called during a replay."""
         if isinstance(definition, SinkDefinition) and self.folder is not None:
             self.sinks.forget(definition)
 
     def tell(self) -> None:
-        """Warns of new sources and sinks that nobody reads or feeds yet, once. Called by `Engine.execute`."""
-        untold, self._untold = self._untold, []
-        if not untold:
+        """Warns once of new sources and sinks that no run reads or feeds yet. Called by `Engine.execute`."""
+        unannounced, self._unannounced = self._unannounced, []
+        if not unannounced:
             return
         what = [
             f"sink '{definition.name}' gets no results of query '{definition.source}'"
             if isinstance(definition, SinkDefinition)
             else f"the rows of stream '{definition.name}' are not read"
-            for definition in untold
+            for definition in unannounced
         ]
         warnings.warn(
             f"{', and '.join(what)} until engine.run() or engine.run_available() is called",
@@ -152,11 +159,11 @@ class Driver:
 
     @property
     def folder(self) -> Path | None:
-        """Where runs leave their notes, if the engine has a folder."""
+        """Where runs keep their notes; None if the engine has no folder."""
         log = self._books.log
         if log is None:
             return None
-        return notes_folder(log.folder.path, in_data_folder=self.in_data_folder)
+        return notes_folder(log.folder.path, in_data_folder=self._in_data_folder)
 
     @property
     def sources(self) -> SourceNotes:
@@ -174,8 +181,8 @@ class Driver:
 
     # -- a run ---------------------------------------------------------------------------------------------------
 
-    def run(self, manner: Manner) -> RunSummary:
-        """One run. Where a source or a sink fails, what has been answered is with the sinks that take it."""
+    def run(self, options: RunOptions) -> RunSummary:
+        """Runs once. If a source or a sink fails, the other sinks get all results so far."""
         if not self._running.acquire(blocking=False):
             raise ConnectorError(
                 "the engine is running already, and its sources have one reader at a time",
@@ -183,56 +190,56 @@ class Driver:
             )
         try:
             self._check()
-            return self._run(manner)
+            return self._run(options)
         finally:
             self._running.release()
 
     def _check(self) -> None:
-        """Refuses where nothing may be written, before a sink is opened."""
+        """Refuses to run an engine that takes no rows, before a sink is opened."""
         self._books.turns.check()
         self._books.check_open()
         if self._books.log is not None:
             self._books.log.check_open()
             self._books.log.check_state()
 
-    def _run(self, manner: Manner) -> RunSummary:
+    def _run(self, options: RunOptions) -> RunSummary:
         from panewise.engine.run.terminal_tables import printer
 
-        books, console, folder = self._books, manner.console, self.folder
-        # In a data folder results may have gone to a server, and a sink must not miss them.
+        books, console, folder = self._books, options.console, self.folder
+        # In a data folder, results may have been read by a server. A sink must not miss them.
         gaps = folder is None or not (folder / RESULTS).exists()
         own = books, self._driven.hand_over, self.sinks, printer(console)
-        outlet = HandedOver(*own, every_query=manner.every_query, gaps=gaps)
-        pump = Pump(self._driven.push, outlet, self.sources, stop=manner.stop or threading.Event())
+        outlet = EngineOutlet(*own, every_query=options.every_query, gaps=gaps)
+        pump = Pump(self._driven.push, outlet, self.sources, stop=options.stop or threading.Event())
         interrupted, started = False, time.monotonic()
         with ExitStack() as stack:
-            flows = pump.open()  # before sinks: one that replaces what is there must not for nothing
+            flows = pump.open()  # Before sinks: a sink may replace its file, and must not if no source can be read.
             stack.callback(self.sources.close)
             stack.callback(_held, outlet.close)
             outlet.open()
-            if manner.begin is not None:
-                manner.begin(outlet.by_query())
-            if manner.bars and console.is_terminal:
+            if options.begin is not None:
+                options.begin(outlet.by_query())
+            if options.bars and console.is_terminal:
                 from panewise.engine.run.progress import Bars
 
-                pump.bars = stack.enter_context(Bars(console))
+                pump.show_by(stack.enter_context(Bars(console)))
             try:
                 pump.run(flows)
-                while manner.stop is not None and not manner.stop.wait(DRAIN_SECONDS):
+                while options.stop is not None and not options.stop.wait(DRAIN_SECONDS):
                     with interrupts_held():
                         outlet.open()
                         outlet.drain()
                     pump.run(pump.open())
-                if manner.flush:
+                if options.flush:
                     with interrupts_held():
                         self._driven.flush()
             except KeyboardInterrupt as interrupt:
                 interrupted = True
-                if books.turns.broken:  # a second one came, which does not wait
+                if books.turns.broken:  # by a second Ctrl-C, which does not wait
                     raise books.turns.refusal() from interrupt
             except Exception:
                 with suppress(Exception), interrupts_held():
-                    outlet.drain()  # the error is told, whatever this one meets
+                    outlet.drain()  # Whatever this raises, the first error is reported.
                 raise
             with interrupts_held():
                 outlet.drain()

@@ -1,7 +1,7 @@
-"""Sources on their way into the engine.
+"""Batches from several sources in one order: that of event time, as far as batches allow.
 
-Batches are taken from the source whose event time is furthest behind, so that streams which are joined or compared
-move together and little has to be buffered.
+The next batch comes from the source whose event time is furthest behind. So streams that are joined or compared move
+together, and little has to be buffered.
 """
 
 from __future__ import annotations
@@ -29,25 +29,38 @@ class Flow:
     stream: StreamDefinition
     source: Source
     rows: int = 0
-    batches: int = 0  # from the beginning of its files on, those included that were read before
-    files_before: int = 0  # which are not opened again
-    file: int = 0  # how many of its files have been begun
-    rows_before: int = 0  # of the file that the last batch came from, before that batch
-    has_failed: bool = False  # it is read no further
-    opens: Callable[[int], None] = lambda position: None  # called before its n-th file is read, and behind its last
+    batches: int = 0  # number of batches from the beginning of its files on, also those of earlier runs
+    files_before: int = 0  # number of files that were read before, and are not opened again
+    file: int = 0  # number of files that have been begun
+    rows_before: int = 0  # rows of the last of these files before the last batch
+    has_failed: bool = False  # whether it is read no further
+    before_file: Callable[[int], None] = lambda position: None  # see `check_files_by`
+
+    def check_files_by(self, check: Callable[[int], None]) -> None:
+        """`check` is called with the number of each file before that is read, and after the last one."""
+        self.before_file = check
+
+    def begin_after(self, files: int, batches: int) -> None:
+        """Skips files that were read before. `batches`: how many batches they had."""
+        self.files_before = self.file = files
+        self.batches = batches
+
+    def fail(self) -> None:
+        """The source cannot be read further."""
+        self.has_failed = True
 
     @property
     def place(self) -> str:
-        """The file that the last batch came from; empty where a source has none."""
+        """The file that the last batch came from; empty if the source has no files."""
         files = self.source.files
         return str(files[self.file - 1]) if files else ""
 
     def read(self) -> Iterator[pa.RecordBatch | Rows]:
-        """Its batches, file by file, counted as they are handed on."""
+        """The batches, file by file, counted as they are handed on."""
         files = self.source.files
         parts = [[file] for file in files[self.files_before :]] if files else [None]
         for position, part in enumerate(parts, self.files_before + 1):
-            self.opens(position)
+            self.before_file(position)
             of_file = 0
             for batch in self.source.batches(part):
                 self.file, self.rows_before = position, of_file
@@ -55,13 +68,13 @@ class Flow:
                 self.rows += len(batch)
                 self.batches += 1
                 yield batch
-        self.opens(self.files_before + len(parts) + 1)
+        self.before_file(self.files_before + len(parts) + 1)
 
 
 def flows_of(catalog: Catalog, only: Collection[str] | None = None) -> list[Flow]:
-    """A flow for each stream with a connector, its options and files checked. Tables are read when they are created.
+    """A flow for each stream with a connector, with its options and files checked. `only`: of these streams.
 
-    `only`: for the streams of these names.
+    Tables have no flows: they are read when they are created.
     """
     flows = []
     for definition in catalog:
@@ -75,9 +88,9 @@ def flows_of(catalog: Catalog, only: Collection[str] | None = None) -> list[Flow
 def interleaved(
     flows: list[Flow], fail: Callable[[Flow, Exception], None]
 ) -> Iterator[tuple[Flow, pa.RecordBatch | Rows]]:
-    """All batches of all flows, each flow's in order, the flow furthest behind in event time first.
+    """All batches of all flows: each flow's in order, and the flow that is furthest behind in event time first.
 
-    `fail` is told of a flow that cannot be read. It raises, or marks the flow as failed and the others are read on.
+    `fail` is called with a flow that cannot be read. It raises, or marks the flow as failed, and the others go on.
     """
     readers = [flow.read() for flow in flows]
     waiting = [(_EVENT_TIME_UNKNOWN, position) for position in range(len(readers))]
@@ -86,7 +99,7 @@ def interleaved(
         flow = flows[position]
         try:
             batch = next(readers[position], None)
-        except Exception as problem:  # noqa: BLE001 - a file may hold anything; `fail` raises or tells it
+        except Exception as problem:  # noqa: BLE001 - a file may hold anything; `fail` raises or reports it
             fail(flow, problem)
             continue
         if batch is None:
@@ -104,6 +117,6 @@ def _greatest_instant(batch: pa.RecordBatch | Rows, timestamp: str) -> int:
         return _EVENT_TIME_UNKNOWN
     column = batch.column(timestamp)
     if not pa.types.is_timestamp(column.type):
-        return _EVENT_TIME_UNKNOWN  # texts that did not convert; the engine judges them
+        return _EVENT_TIME_UNKNOWN  # texts that did not convert, which the engine judges
     greatest = pc.max(column.cast(pa.int64())).as_py()
     return _EVENT_TIME_UNKNOWN if greatest is None else int(greatest)

@@ -1,7 +1,7 @@
-"""Ctrl-C during a run or in the shell: held while the engine is at work, so that it ends between two batches.
+"""Ctrl-C during a run or in the shell is held while the engine works, so that the run ends between two batches.
 
-The first signal is noted, and KeyboardInterrupt raised when the batch is whole. A second one does not wait: the engine
-is then broken, if it was in the middle of a change, and says so.
+The first signal is noted, and KeyboardInterrupt is raised when the batch is processed. A second one does not wait: if
+the engine is in the middle of a change, it is broken then, and says so.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from types import FrameType
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Holds the first SIGINT until the end of the block. Other threads than the main one get none."""
+    """Holds the first SIGINT until the end of the block. Only the main thread gets any."""
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
-    if before is not signal.default_int_handler:  # somebody else takes care of it, or it is ignored
+    if before is not signal.default_int_handler:  # the signal has another handler, or is ignored
         yield
         return
     noted = False

@@ -1,8 +1,8 @@
-"""Results on their way to the sinks of a run.
+"""Brings results to the sinks of a run.
 
-An outlet is told after every push, and drained about once a second and at the end, so that a folder gets few part files
-and a watcher still sees it grow. `HandedOver` is the one of an engine; a server, which keeps all results by number,
-has another (`serve/cli/subscribed.py`).
+An outlet hears of every push. It is drained about once a second and at the end, so that a folder gets few part files
+and still grows while somebody watches. `EngineOutlet` is the outlet of an engine; a server, which keeps all results by
+number, has another one (`serve/cli/subscribed.py`).
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from panewise.errors import ConnectorWarning, PanewiseError
 HandOver = Callable[[str, Callable[[pa.Table, int], None]], int]
 """`Engine.hand_over`."""
 
-UNREAD_ROWS = 1_000_000  # after which sinks get what there is, whatever the time
+UNREAD_ROWS = 1_000_000  # Results are brought to sinks as soon as there are more than these.
 
 
 class Outlet(Protocol):
-    """Takes results of queries."""
+    """Brings results of queries to their sinks."""
 
     counts: dict[str, int]  # rows so far in this run, by query
 
     def pushed(self) -> bool:
-        """Rows have gone in. Whether it wants to be drained soon."""
+        """Called after a push. Whether it has to be drained now."""
 
     def drain(self) -> None:
-        """All new results are with their sinks."""
+        """Brings all new results to their sinks."""
 
     def close(self) -> None: ...
 
 
-class HandedOver:
-    """Results as `Engine.hand_over` gives them: they stay the engine's until the sinks have them.
+class EngineOutlet:
+    """Takes results by `Engine.hand_over`: the engine keeps them until the sinks have them.
 
-    `every_query`: results of queries without a sink are counted and let go; otherwise they stay for who asks for them.
-    `gaps`: rows that a caller has read with `results` are missing in a sink, and that is told; otherwise refused.
+    `every_query`: results of queries without a sink are counted and dropped; otherwise they stay in the engine. `gaps`:
+    warns of rows that a sink misses because a caller has read them with `results`; otherwise such a sink is refused.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class HandedOver:
         self._open: dict[str, tuple[SinkDefinition, NumberedSink]] = {}  # by lower-case name of the sink
 
     def open(self) -> None:
-        """Opens sinks that have come, closes those that have gone; before anything is written places are checked."""
+        """Opens sinks that were created, and closes those that were dropped. Checks all places before it writes."""
         definitions = list(self._books.catalog)
         if [*map(id, definitions)] == [*map(id, self._known)]:
             return
@@ -107,11 +107,11 @@ class HandedOver:
         return sum(queries[name.lower()].rows_out for name in self.counts if name.lower() in queries)
 
     def drain(self) -> None:
-        """Each query's new results are with its sinks, or with none of them; the others get theirs all the same."""
+        """Brings each query's new results to all of its sinks or to none. The first error is raised at the end."""
         problem: Exception | None = None
         for name in self.counts:
             if self._books.catalog.find(name) is None:
-                continue  # dropped since
+                continue  # dropped meanwhile
             try:
                 self.counts[name] += self._hand_over(name, self._taker(name))
             except (PanewiseError, OSError) as error:
@@ -127,8 +127,8 @@ class HandedOver:
             for name, sink in sinks:
                 if self._gaps and sink.next is not None and sink.next < first:
                     warnings.warn(
-                        f"the results {sink.next:,} to {first - 1:,} of query '{query}' were read by somebody else, "
-                        f"with results() or hand_over(), or given up unread, and are not in sink '{name}'",
+                        f"the results {sink.next:,} to {first - 1:,} of query '{query}' were read with results() "
+                        f"or hand_over(), or dropped unread, and are missing in sink '{name}'",
                         ConnectorWarning,
                         stacklevel=2,
                     )
@@ -138,13 +138,13 @@ class HandedOver:
         return take
 
     def close(self) -> None:
-        """Ends all sinks, also where one of them cannot be; the first error is raised."""
+        """Closes all sinks, and then raises the first error."""
         opened, self._open, self._known = self._open, {}, []
         close_all([sink for _, sink in opened.values()])
 
 
 def numbered_sinks(catalog: Catalog, notes: SinkNotes, print_table: PrintTable) -> dict[str, list[NumberedSink]]:
-    """The sinks by query, opened; none is where one cannot be."""
+    """The opened sinks, by query. If one cannot be opened, the others are closed again."""
     check_places(catalog)
     notes.clear(catalog)
     found: dict[str, list[NumberedSink]] = {}
@@ -159,7 +159,7 @@ def numbered_sinks(catalog: Catalog, notes: SinkNotes, print_table: PrintTable) 
 
 
 def close_all(sinks: list[NumberedSink]) -> None:
-    """Closes each of them; the first error is raised when all have been."""
+    """Closes all sinks, and then raises the first error."""
     problem: Exception | None = None
     for sink in sinks:
         try:

@@ -1,4 +1,4 @@
-"""Bars in a terminal, one for each stream that is read."""
+"""Progress bars in a terminal, one for each stream that is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """Shown while a run reads, and gone when it has ended."""
+    """Progress bars that are shown while a run reads, and removed when it has ended."""
 
     def __init__(self, console: Console) -> None:
         self._tasks: dict[str, TaskID] = {}

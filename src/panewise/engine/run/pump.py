@@ -1,6 +1,6 @@
-"""Moves batches from the sources into the engine, and has the outlet bring results to the sinks.
+"""Moves batches from sources into the engine, and drains the outlet from time to time.
 
-Invariant: an interrupt ends it between two batches. A batch is taken and its number noted, or neither.
+Invariant: an interrupt ends the pump between two batches. A batch is taken and its number noted, or neither.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DRAIN_SECONDS = 1.0
 
 @dataclass
 class Pump:
-    """Reads what its sources have.
+    """Reads sources to their end.
 
-    `push` is `Engine.push`, or another way into the engine; `stop` ends it between two batches. `failed` is told of a
-    source that cannot be read further, and the others are read on; without it the error is raised.
+    `push`: `Engine.push`, or another way into the engine. `stop` ends the pump between two batches. `failed` is called
+    with a source that cannot be read further, and the others go on; without it the error is raised.
     """
 
     push: Callable[..., object]
@@ -44,12 +44,16 @@ class Pump:
     rows: dict[str, int] = field(default_factory=dict, init=False)  # pushed in this run, by stream
     seconds: float = field(default=0.0, init=False)
 
+    def show_by(self, bars: Bars) -> None:
+        """Progress is shown by these bars from now on."""
+        self.bars = bars
+
     @property
     def rows_total(self) -> int:
         return sum(self.rows.values())
 
     def open(self, only: Collection[str] | None = None) -> list[Flow]:
-        """The sources that may have something new; `only`: of the streams of these names."""
+        """The sources that may have new rows. `only`: of these streams."""
         flows = self.notes.flows(only)
         for flow in flows:
             self.rows.setdefault(flow.stream.name, 0)
@@ -67,7 +71,7 @@ class Pump:
                 try:
                     if flow.batches > taken[flow.stream.name]:
                         self._push(flow, batch)
-                except Exception as problem:  # noqa: BLE001 - `_fail` raises or tells it
+                except Exception as problem:  # noqa: BLE001 - `_fail` raises or reports it
                     self._fail(flow, problem)
                 else:
                     self.notes.took(flow)
@@ -100,5 +104,5 @@ class Pump:
     def _fail(self, flow: Flow, problem: Exception) -> None:
         if self.failed is None:
             raise problem
-        flow.has_failed = True
+        flow.fail()
         self.failed(flow.stream, problem)

@@ -1,8 +1,8 @@
-"""The sinks of an engine from one run to the next: each goes on with what it wrote itself.
+"""How far the sinks of an engine have come, so that the next run continues with what each of them wrote itself.
 
-In an engine with a folder they note there how far they have come (`connectors/numbered_sinks.py`). Without one it is
-remembered here, for as long as the engine lives: `existing` is asked when a sink is opened for the first time, and a
-later run adds to it. A sink that was dropped and created again begins anew in both cases.
+If the engine has a folder, sinks note it there (`connectors/numbered_sinks.py`). Otherwise it is kept here as long as
+the engine lives: the option `existing` counts when a sink is first opened, and later runs append. A sink that was
+dropped and created again begins anew in both cases.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from panewise.connectors.sinks import PrintTable
 
 
 class SinkNotes:
-    """How far the sinks of one engine have come."""
+    """The progress of the sinks of one engine. `keep`: the folder of their notes, if the engine has one."""
 
     def __init__(self, keep: Path | None) -> None:
         self._keep = keep
-        self._counted: dict[str, tuple[SinkDefinition, CountedSink]] = {}  # by lower-case name, without a folder
+        self._counted: dict[str, tuple[SinkDefinition, CountedSink]] = {}  # by lower-case name; only without a folder
 
     def open(self, sink: SinkDefinition, print_table: PrintTable) -> NumberedSink:
-        """The sink, ready to go on; ConnectorError where that cannot be."""
+        """Opens a sink that continues where it ended; ConnectorError if it cannot."""
         if self._keep is not None:
             return open_numbered_sink(sink, print_table, self._keep)
         definition, before = self._counted.get(sink.name.lower(), (None, None))
@@ -37,7 +37,7 @@ class SinkNotes:
         return counted
 
     def clear(self, catalog: Catalog) -> None:
-        """Forgets sinks that there are no more, and makes the folder where it is missing."""
+        """Removes the notes of sinks that are not in the catalog, and makes the folder if it is missing."""
         if self._keep is None:
             return
         self._keep.mkdir(0o700, parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class SinkNotes:
                 self._remove(note.stem)
 
     def forget(self, sink: SinkDefinition) -> None:
-        """It was dropped: another one of its name begins anew."""
+        """Removes the notes of a sink that was dropped: another sink of its name begins anew."""
         self._remove(file_name(sink))
 
     def _remove(self, name: str) -> None:

@@ -1,9 +1,10 @@
-"""How far the sources of an engine were read, so that a later run goes on there.
+"""How far the sources of an engine were read, so that the next run continues there.
 
-Batches of a source have numbers, 1, 2, 3 and so on, and are pushed under the producer `source:STREAM`: the engine knows
-the last one that it took. A later run reads the source from its beginning and passes over what was taken. That is
-right only if the files that were read are still there, unchanged and first in name order. They are noted here, and in
-`sources.json` where the engine has a folder. Within one process whole files that were read are not opened again.
+Batches of a source have numbers, 1, 2, 3 and so on, and are pushed under the producer `source:STREAM`; the engine knows
+the last number that it took. The next run reads the source from its beginning and skips the batches that were taken.
+That is right only if the files that were read are still there, unchanged and first in name order. So they are noted
+here, and in `sources.json` if the engine has a folder. One process does not open a file again that it has read to its
+end.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ SOURCES = "sources.json"
 
 
 def notes_folder(engine: Path, *, in_data_folder: bool) -> Path:
-    """Where a run of the engine of a folder keeps its notes: in the data folder around it, where there is one.
+    """Where the runs of an engine keep their notes: in the data folder around the engine's folder, if there is one.
 
-    `in_data_folder`: it is known to lie in one. Otherwise the folder around it is one if a run has left notes there.
+    `in_data_folder`: it is known to lie in one. Otherwise the folder around is one if a run has left notes there.
     """
     around = engine.parent
     if engine.name != ENGINE or (engine / SOURCES).exists():
@@ -35,11 +36,12 @@ def notes_folder(engine: Path, *, in_data_folder: bool) -> Path:
 
 
 def producer_of(stream: str) -> str:
+    """The producer under which batches of a stream's source are pushed."""
     return f"source:{stream.lower()}"
 
 
 class SourceNotes:
-    """What was read of the sources of one engine."""
+    """The progress of the sources of one engine."""
 
     def __init__(self, books: Books, folder: Path | None) -> None:
         self._books = books
@@ -47,16 +49,16 @@ class SourceNotes:
         self._files: dict[str, list[list[object]]] = {}  # by lower-case stream: names and sizes
         if self._file is not None and self._file.exists():
             self._files = json.loads(self._file.read_text(encoding="utf-8"))
-        self._now: dict[str, list[list[object]]] = {}  # the same as it was when they were opened last
-        self._to_pass: dict[str, tuple[int, int]] = {}  # batches that were taken and not passed over yet, files noted
-        self._begun: dict[str, int] = {}  # how many of the files something was taken from
-        self._ended: dict[str, tuple[int, int]] = {}  # sources read to their end: how many files and batches
-        self._unnumbered: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
+        self._now: dict[str, list[list[object]]] = {}  # names and sizes when the sources were last opened
+        self._to_skip: dict[str, tuple[int, int]] = {}  # sources with batches to skip: batches taken, files noted
+        self._begun: dict[str, int] = {}  # number of files from which a batch was taken
+        self._ended: dict[str, tuple[int, int]] = {}  # sources that were read to their end: number of files, of batches
+        self._unnumbered: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()  # last batch, where the engine has none
 
     def flows(self, only: Collection[str] | None = None) -> list[Flow]:
-        """A flow for each source; ConnectorError where a file that was read in this process has changed.
+        """A flow for each source; ConnectorError if a file that was read in this process has changed.
 
-        One that was read in an earlier process is looked at when it is passed over.
+        A file that was read in an earlier process is checked when its batches are skipped.
         """
         flows = flows_of(self._books.catalog, only)
         found = dict(self._files)
@@ -66,10 +68,10 @@ class SourceNotes:
             if taken:
                 known = self._files.get(key, [])
                 _check_unchanged(flow.stream.name, known[: self._begun.get(key, 0)], now)
-                flow.opens = partial(_check_passed_over, flow, taken, known, now)
-                found[key] = [*known, *now[len(known) :]]  # what was read stays noted until it was looked at
-                self._to_pass[key] = taken, len(known)
-            else:  # what is noted is of another stream that had this name
+                flow.check_files_by(partial(_check_skipped, flow, taken, known, now))
+                found[key] = [*known, *now[len(known) :]]  # files that were read stay noted until they are checked
+                self._to_skip[key] = taken, len(known)
+            else:  # the notes are of another stream that had this name
                 self._ended.pop(key, None)
                 self._begun.pop(key, None)
                 found[key] = now
@@ -80,34 +82,33 @@ class SourceNotes:
         return flows
 
     def goes_on(self, flow: Flow) -> bool:
-        """Whether there may be something new; the flow begins behind the files that were read to their end."""
+        """Whether a source may have new rows. Its flow then begins after the files that were read to their end."""
         files, batches = self._ended.get(flow.stream.name.lower(), (0, 0))
         if not batches or self.taken(flow) < batches:
             return True
-        flow.files_before = flow.file = files
-        flow.batches = batches
-        return len(flow.source.files) > files  # one without files makes the same rows again
+        flow.begin_after(files, batches)
+        return len(flow.source.files) > files  # a source without files makes the same rows again
 
     def taken(self, flow: Flow) -> int:
-        """The number of the last batch that the engine has taken; 0 where there was none."""
+        """The number of the last batch that the engine has taken; 0 if there was none."""
         stream = self._books.stream(flow.stream.name)
         return self._unnumbered.get(stream) or stream.producers.get(producer_of(stream.name), 0)
 
     def is_numbered(self, stream: str) -> bool:
-        """Whether the engine itself notes the number. Where rows wait in a queue they are pushed without one: a push
-        with a number goes around it."""
+        """Whether the engine itself notes the numbers. A stream with a queue gets pushes without numbers, because
+        numbered pushes bypass the queue."""
         target = self._books.stream(stream)
         return self._books.log is not None or (target.queue is None and target not in self._unnumbered)
 
     def took(self, flow: Flow) -> None:
-        """The last batch that was read has been pushed, now or by an earlier run."""
+        """The last batch that was read has been pushed, by this run or by an earlier one."""
         key = flow.stream.name.lower()
-        if flow.batches >= self._to_pass.get(key, (0, 0))[0]:
-            self._to_pass.pop(key, None)
+        if flow.batches >= self._to_skip.get(key, (0, 0))[0]:
+            self._to_skip.pop(key, None)
         begun = self._begun[key]
         if flow.file > begun:
             self._begun[key] = flow.file
-            if self._files[key][begun : flow.file] != self._now[key][begun : flow.file]:  # mended before it was read
+            if self._files[key][begun : flow.file] != self._now[key][begun : flow.file]:  # changed before it was read
                 self._files[key][begun : flow.file] = self._now[key][begun : flow.file]
                 self._save()
         if not self.is_numbered(flow.stream.name):
@@ -115,16 +116,16 @@ class SourceNotes:
             self._unnumbered[stream] = max(self._unnumbered.get(stream, 0), flow.batches)
 
     def ended(self, flow: Flow) -> None:
-        """All batches of the files that are noted have been taken."""
+        """All batches of the noted files have been taken."""
         key = flow.stream.name.lower()
         self._files[key] = self._now[key]
         self._begun[key] = len(self._files[key])
         self._ended[key] = len(self._files[key]), flow.batches
 
     def close(self) -> None:
-        """The run has ended. Files from which nothing was taken may change, as one does that had a mistake in it."""
+        """The run has ended. Files from which no batch was taken may change, as one with a mistake has to."""
         for key, files in self._files.items():
-            noted = self._to_pass.get(key, (0, 0))[1]
+            noted = self._to_skip.get(key, (0, 0))[1]
             self._files[key] = files[: max(self._begun.get(key, 0), noted)]
         self._save()
 
@@ -143,10 +144,9 @@ def _names_and_sizes(flow: Flow) -> list[list[object]]:
         raise ConnectorError(f"a file of stream '{flow.stream.name}' cannot be read: {error}") from error
 
 
-def _check_passed_over(
-    flow: Flow, taken: int, known: list[list[object]], files: list[list[object]], position: int
-) -> None:
-    """A file is opened of which something was taken, or there is none where one was."""
+def _check_skipped(flow: Flow, taken: int, known: list[list[object]], files: list[list[object]], position: int) -> None:
+    """Called before the file at `position` is read, and after the last one. While batches are skipped, the files up to
+    there must be unchanged."""
     if flow.batches < taken:
         _check_unchanged(flow.stream.name, known[:position], files)
 
@@ -155,7 +155,7 @@ def _check_unchanged(stream: str, known: list[list[object]], files: list[list[ob
     for position, (name, size) in enumerate(known):
         if files[position : position + 1] == [[name, size]]:
             continue
-        now = "it is not the next in name order any more" if [name, size] in files else "it has changed or is gone"
+        now = "it is no longer the next in name order" if [name, size] in files else "it has changed or is gone"
         raise ConnectorError(
             f"stream '{stream}' was read from '{name}' before, and {now}",
             hint="put it back, and give new files names that sort behind those that were read; or begin anew with "

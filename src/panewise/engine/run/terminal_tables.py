@@ -25,7 +25,7 @@ def error_console() -> Console:
 
 
 def error_text(error: PanewiseError) -> Text:
-    """The message in red, the underlining and the hint below it as they stand."""
+    """The message in red, and below it the underlined place and the hint, unchanged."""
     first, _, rest = f"error: {error}".partition("\n")
     text = Text(first, style="bold red")
     if rest:
@@ -34,7 +34,7 @@ def error_text(error: PanewiseError) -> Text:
 
 
 def result_table(table: pa.Table, *, title: str | None = None, rows_max: int = 40) -> Group:
-    """The youngest rows of a table, and below it a line that counts what is left out."""
+    """The last rows of a table, and below it how many rows it has, if some are left out."""
     import pyarrow as pa
 
     shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
@@ -78,7 +78,7 @@ def rate(rows: int, seconds: float) -> str:
 
 
 def printer(console: Console) -> PrintTable:
-    """What console sinks print with."""
+    """The function by which console sinks print."""
 
     def print_table(title: str, table: pa.Table, rows_max: int) -> None:
         console.print(result_table(table, title=title, rows_max=rows_max))

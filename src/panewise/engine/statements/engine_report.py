@@ -1,4 +1,4 @@
-"""What an engine holds, for people and programs: SHOW, and the parts of `stats()` that concern queries and trees."""
+"""What an engine holds, for people and programs: SHOW, and the parts of `stats()` about queries and families."""
 
 from __future__ import annotations
 
@@ -44,27 +44,25 @@ def shown(catalog: Catalog, hosting: QueryRegistry, archives: Archives, kind: st
                 row |= {"source": definition.source, "options": options}
             case ArchiveDefinition():
                 stats = archives[definition.name].stats()
-                told = {
-                    name: stats.get(name) for name in ("source", "path", "status", "reason", "layout", "written_to")
-                }
-                row |= {name: "" if value is None else str(value) for name, value in told.items()}
-                # Of a folder that was opened with suspended=True nobody knows how many there are.
+                names = ("source", "path", "status", "reason", "layout", "written_to")
+                row |= {name: "" if stats.get(name) is None else str(stats[name]) for name in names}
+                # With suspended=True nobody knows how many rows there are.
                 known = stats["status"] != "SUSPENDED"
                 rows_now = str(stats.get("rows", 0) + stats["held_rows"]) if known else ""
                 row |= {"key": ", ".join(definition.key), "rows": rows_now}
         rows.append(row)
-    names = {
+    columns = {
         "streams": ["name", "columns", "timestamp"],
         "tables": ["name", "columns", "primary_key", "changes"],
         "queries": ["name", "status", "reason", "statement"],
         "sinks": ["name", "source", "options"],
         "archives": ["name", "source", "status", "reason", "key", "layout", "rows", "written_to", "path"],
     }[kind]
-    return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in names})
+    return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns})
 
 
 def query_stats(catalog: Catalog, hosting: QueryRegistry) -> dict[str, Any]:
-    """By query, as it was named."""
+    """The figures of all queries, by name as it was written."""
     found = {}
     for definition in catalog.of_kind("query"):
         query = hosting.queries[definition.name.lower()]
@@ -82,14 +80,14 @@ def query_stats(catalog: Catalog, hosting: QueryRegistry) -> dict[str, Any]:
 
 
 def _answer_since(query: HostedQuery, hosting: QueryRegistry) -> str | None:
-    """None also while a query that came in mid-stream has yet to begin."""
-    since = answer_since(query.plan, query.block, hosting.consumers[query.name].come_to)
+    """Since when a query's answer has been the same; None before its first answer, also in mid-stream."""
+    since = answer_since(query.plan, query.block, hosting.consumers[query.name].watermark)
     to_begin = since is not None and query.whole_from is not None and since < query.whole_from
     return None if since is None or to_begin else format_instant(since)
 
 
 def family_stats(hosting: QueryRegistry, postponed: dict[int, int]) -> list[dict[str, Any]]:
-    """Of every family; `postponed`: by the id of its consumer, how many reports waited when somebody asked."""
+    """The figures of all families. `postponed`: how many reports were postponed, by the id of the consumer."""
     return [
         {
             "source": consumer.channel.name,
@@ -106,5 +104,6 @@ def family_stats(hosting: QueryRegistry, postponed: dict[int, int]) -> list[dict
 
 
 def _own_bytes(hosting: QueryRegistry, name: str) -> int:
+    """The bytes of state that a query shares with nobody."""
     consumer = hosting.consumers[name]
     return 0 if consumer.is_shared else consumer.bytes_held

@@ -1,6 +1,6 @@
-"""EXPLAIN: how a query is run, or would be, and how all of them are run together.
+"""EXPLAIN: how a query is run, or would be run, and how all queries are run together.
 
-Everything that runs says itself what it is (`QueryConsumer.explained`, `explained_query`); here it is put together.
+Everything that runs describes itself (`QueryConsumer.explained`, `explained_query`); here the parts are put together.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ UNREGISTERED = HIDDEN  # a name that no query has
 
 
 def explain_plan(plan: Emit, planner: Planner, hosting: QueryRegistry) -> Explanation:
-    """How a query would be run here that is not registered, beside those that are."""
+    """How a query that is not registered would be run beside those that are."""
     planned = planner.planned(hosting.plan, LogicalQuery(UNREGISTERED, plan))
     return explained_node(planned, UNREGISTERED, planner.statistics)
 
 
 def explain_once(plan: Emit) -> Explanation:
-    """How a query is answered once."""
+    """How a one-time query is answered."""
     node = physical_once(plan)
     return explain(plan).saying({"answered from": f"the {node.way.value}"})
 
@@ -43,7 +43,7 @@ def explain_query(query: HostedQuery, hosting: QueryRegistry) -> Explanation:
 
 
 def explain_all(streams: dict[str, Stream], hosting: QueryRegistry) -> Explanation:
-    """Everything: streams, the families on each with their trees, and the queries in each tree."""
+    """All streams, the families on each with their trees, and the queries in each tree."""
     parts = [_channel(stream.name, "STREAM", stream, hosting) for stream in streams.values()]
     parts.extend(_channel(q.shown, "QUERY", q, hosting) for q in hosting.queries.values() if q.readers)
     trees = sum(len(consumer.family.members_by_tree) for consumer in hosting.families)
@@ -52,7 +52,7 @@ def explain_all(streams: dict[str, Stream], hosting: QueryRegistry) -> Explanati
 
 
 def sharing_report(hosting: QueryRegistry) -> SharingReport:
-    """Of all families that there are."""
+    """What queries share in all families that have not failed."""
     return SharingReport(tuple(family.report for family in hosting.families), hosting.sharing)
 
 
@@ -63,5 +63,5 @@ def _channel(name: str, kind: str, channel: Channel, hosting: QueryRegistry) -> 
 
 
 def _age(ages: dict[str, int], reader: Reader) -> int:
-    """Of its oldest running query: a family may have been begun anew since that one was created."""
+    """The age of a reader, which is that of its oldest running query: failed families are replaced by newer ones."""
     return min((ages[name] for name in reader.running), default=len(ages))

@@ -1,7 +1,8 @@
-"""Who listens to an engine: subscribers of queries, and whoever hears its warnings.
+"""The listeners of an engine: subscribers of queries, and whoever hears its warnings.
 
-Both run code of others, which may take locks that somebody holds who waits for a turn. So they are called when the turn
-has ended, in the order of results, and by one thread at a time. What they raise disturbs nobody else.
+Both are code of the user, and may take locks that another thread holds while it waits for a turn. So they are called
+when the turn has ended, in the order of the results, by one thread at a time. What one of them raises does not disturb
+the others.
 """
 
 from __future__ import annotations
@@ -16,23 +17,27 @@ from panewise.errors import BadRowsWarning, LateRowsWarning
 
 
 class Listeners:
-    """Of one engine. `tell` hears of late rows, bad rows and overflows."""
+    """The listeners of one engine."""
 
     def __init__(self, books: Books) -> None:
-        self.tell: Callable[[Warning], None] = warn
+        self._tell: Callable[[Warning], None] = warn
         self._books = books
-        self._remarks = books.hosting.remarks  # for whoever is inside when its turn has ended
-        self._listened: dict[str, HostedQuery] = {}  # queries that somebody has subscribed to
-        self._offered = 0  # batches for subscribers so far
-        self._delivering = Turns(list)  # one thread at a time calls subscribers, and outside its turn
+        self._remarks = books.hosting.remarks
+        self._listened: dict[str, HostedQuery] = {}  # queries with subscribers
+        self._offered = 0  # number of batches for subscribers so far
+        self._delivering = Turns(list)  # one thread at a time calls subscribers
+
+    def tell_by(self, tell: Callable[[Warning], None]) -> None:
+        """Warnings of late rows, bad rows and overflows go to this function from now on."""
+        self._tell = tell
 
     @property
     def present(self) -> bool:
-        """Whether somebody has subscribed to a query."""
+        """Whether a query has subscribers."""
         return bool(self._listened)
 
     def add(self, query: HostedQuery, callback: Subscriber) -> Callable[[], None]:
-        """Batches of results go to a subscriber from now on; returns a function that ends that."""
+        """Hands batches of results to a subscriber from now on; returns a function that ends that."""
         query.listen(callback)
         self._listened[query.name] = query
 
@@ -46,23 +51,23 @@ class Listeners:
         return unsubscribe
 
     def forget(self, query: str) -> None:
-        """The query is gone."""
+        """The query was dropped."""
         self._listened.pop(query, None)
 
     # -- inside a turn -----------------------------------------------------------------------------------------------
 
     def note(self) -> None:
-        """Looks for what there is to hand out when the turn has ended."""
+        """Notes what is to be handed out when the turn has ended: results, and remarks that are due."""
         offered = sum(query.offered for query in self._listened.values())
-        if offered != self._offered:  # in this turn: those of others are delivered by who was inside then
+        if offered != self._offered:  # Batches of earlier turns are delivered by the threads of those turns.
             self._offered = offered
             self._books.turns.outstanding = True
         for stream in self._books.streams.values():
-            if stream.late_remarks.due(stream.late_count):
+            if stream.late.remarks.due(stream.late.count):
                 lateness = stream.lateness()
                 assert lateness is not None, stream.name
                 self.remark(lateness.remark)
-            if stream.bad_remarks.due(stream.bad_count):
+            if stream.bad.remarks.due(stream.bad.count):
                 badness = stream.badness()
                 assert badness is not None, stream.name
                 self.remark(badness.remark, BadRowsWarning)
@@ -70,16 +75,18 @@ class Listeners:
             self._books.turns.outstanding = True
 
     def remark(self, text: str, kind: type[Warning] = LateRowsWarning) -> None:
-        """Warns when the turn has ended: a filter may make an error of it, and nothing must be in the middle then."""
+        """Warns when the turn has ended: a filter may raise an error, and no change must be unfinished then."""
         self._remarks.append(kind(text))
         self._books.turns.outstanding = True
 
-    # -- when it has ended -------------------------------------------------------------------------------------------
+    # -- when the turn has ended -------------------------------------------------------------------------------------
 
     def hand_out(self) -> list[Exception]:
-        """Calls subscribers, in the order of results; returns what was raised. Where that is being done already, by
-        this thread further up or by another one, the one that does it goes on with what is new."""
-        raised = tell_all(self._remarks, self.tell)
+        """Calls subscribers in the order of the results; returns what they raised.
+
+        If this thread or another one is doing that already, it goes on with the new results, and this call returns.
+        """
+        raised = tell_all(self._remarks, self._tell)
         while self._undelivered() and self._delivering.entered_at_once():
             try:
                 for query in list(self._listened.values()):

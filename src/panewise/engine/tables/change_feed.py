@@ -1,20 +1,20 @@
-"""What a change stream does to its table: a consumer of the stream that applies its rows in event-time order.
+"""The reader of a change stream, which applies its rows to a table in event-time order.
 
-The rows come behind the watermark, all of an instant together, so that the table never takes back what it said. A
-column of the stream may say what a row does; without one each is an upsert.
+Rows are applied when the watermark has passed them, all rows of an instant together, so the table never revises its
+contents. A column of the stream may say what a row does; without it, each row is an upsert.
 
-    operation   with a primary key                         without
-    upsert      the row replaces the one with its key      the row comes
-    insert      the row comes; its key is not there yet    the row comes
-    update      the row replaces the one with its key,     (bad)
-                which is there
-    delete      the row with its key goes, if any          one row with equal values goes, if any
+    operation   with a primary key                          without a primary key
+    upsert      replaces the row with its key, or adds one  adds a row
+    insert      adds a row; its key must be new             adds a row
+    update      replaces the row with its key, which must   (bad)
+                exist
+    delete      removes the row with its key, if any        removes one row with equal values, if any
 
-A change that does not fit is a bad row (`on_bad_row` of the stream): 'skip' sets it aside, with 'fail' the table is not
-known any more from that instant on. A key that was deleted is not there again at the same instant in a table that keeps
-no versions (Golab 2006, section 3.3.1).
+A change that does not fit is a bad row (option `on_bad_row` of the stream): 'skip' sets it aside; with 'fail', the
+table has failed and is not known from that instant on. In a non-retroactive table, a key that was deleted cannot be
+added again at the same instant (Golab 2006, section 3.3.1).
 
-The table itself finds the rows that a change concerns (`latest_rows`).
+`latest_rows.py` finds the rows that a change concerns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from panewise.schema import STRING
 
 
 class ChangeFeed(Reader):
-    """Reads the change stream of a table. It comes before the queries that read the table, as they need the table."""
+    """Reads the change stream of a table. It is attached before the queries that read the table."""
 
     def __init__(self, table: ChangedTable, stream: Stream) -> None:
         self.table = table
@@ -58,11 +58,11 @@ class ChangeFeed(Reader):
         definition = table.definition
         operation = definition.operation
         self.operation = None if operation is None else stream.schema[operation].name
-        self._names = [stream.schema[name].name for name in definition.schema.names]  # as the stream spells them
+        self._names = [stream.schema[name].name for name in definition.schema.names]  # As the stream spells them.
         self._arrow = definition.schema.to_arrow()
         self._keyed = bool(definition.primary_key)
         self._key_names = definition.primary_key or definition.schema.names
-        self._taking = INT64_MIN  # the first instant of the rows that were taken last
+        self._taking = INT64_MIN  # The first instant of the last rows.
 
     def explained(self) -> Explanation:
         said = {"primary key": ", ".join(self.table.definition.primary_key)} if self._keyed else {}
@@ -72,21 +72,21 @@ class ChangeFeed(Reader):
 
     @property
     def running(self) -> list[str]:
-        """It belongs to no query."""
+        """Empty: it belongs to no query."""
         return []
 
     def next_due(self) -> int:
-        return INT64_MAX  # nobody is told by the table itself
+        return INT64_MAX  # It has no results of its own.
 
     def begin(self) -> None:
-        """Follows the stream from now on: the rows that its watermark has not passed, and those to come."""
+        """Reads the stream from now on, beginning with rows that the watermark has not passed."""
         self.stream.attach(self)
 
     def end(self) -> None:
         self.stream.detach(self)
 
     def fail(self, reason: str) -> None:
-        """The table may be torn by the rows that it was about to take."""
+        """The table fails from the last rows on, which may have been applied in part."""
         self.table.fail(self._taking, reason)
 
     def take(self, rows: Rows, watermark: int) -> None:
@@ -95,7 +95,7 @@ class ChangeFeed(Reader):
         self._taking = int(rows.times[0])
         batch = rows.batch.select(self._names).rename_columns(self._arrow.names).cast(self._arrow)
         operations, problems = self._read(rows.batch, batch)
-        stops = not self.stream.skips_bad
+        stops = not self.stream.judge.skips_bad
         done = self.table.apply(batch, operations, rows.times, problems, stops)
         bad = np.flatnonzero(problems[: done + 1]).tolist()
         reasons = [(rows.batch.slice(i, 1), self._reason(rows.batch, batch, i, int(problems[i]))) for i in bad]
@@ -103,10 +103,10 @@ class ChangeFeed(Reader):
             row, reason = reasons[0]
             self.table.fail(int(rows.times[bad[0]]), f"{reason}; the row: {shown_row(row)}")
         elif reasons:
-            self.stream.set_aside(reasons)
+            self.stream.bad.take(reasons)
 
     def _read(self, whole: pa.RecordBatch, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """What each row does, and what is wrong with it whatever the table holds."""
+        """The operation of each row, and the problems that do not depend on the table's rows."""
         operations, problems = np.full(len(batch), UPSERT, np.int64), np.zeros(len(batch), np.int64)
         if self.operation is not None:
             words = pc.utf8_lower(whole.column(self.operation).cast(pa.string()))
@@ -130,13 +130,13 @@ class ChangeFeed(Reader):
         if problem == UNKNOWN:
             assert self.operation is not None
             found = whole.column(self.operation)[i].as_py()
-            return f"{self.operation} = {found!r} is none of {', '.join(map(repr, OPERATIONS))}"
+            return f"{self.operation} = {found!r} is not one of {', '.join(map(repr, OPERATIONS))}"
         return {
-            NO_KEY: f"'update' needs to know which row: '{name}' has no primary key",
+            NO_KEY: f"'update' cannot find its row: '{name}' has no primary key",
             TAKEN: f"'{name}' already has a row with the key {key}",
             MISSING: f"'{name}' has no row with the key {key} to update",
-            RETIRED: f"the key {key} of '{name}' was taken away at the same instant, and a NON RETROACTIVE table has "
-            "a key once at an instant",
+            RETIRED: f"the key {key} of '{name}' was deleted at the same instant, and a NON RETROACTIVE table has a "
+            "key only once at an instant",
         }[problem]
 
 
@@ -145,22 +145,22 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def check_changes(definition: TableDefinition, catalog: Catalog) -> None:
-    """Refuses a table whose change stream is not there or does not have its columns."""
+    """Refuses a table whose change stream does not exist, or does not have the table's columns."""
     options = dict(definition.options)
     if definition.changes is None:
         if "operation" in options:
             raise PlanError(
-                f"table '{definition.name}' says which column is its operation, and not which stream has it",
+                f"table '{definition.name}' says which column is its operation, but not which stream has it",
                 hint="add changes = 'the stream'",
             )
         return
     if "connector" in options:
-        raise PlanError(f"table '{definition.name}' is changed by a stream: a connector fills that, not the table")
+        raise PlanError(f"table '{definition.name}' is changed by a stream: give the connector to the stream")
     stream = catalog.get(definition.changes, "stream")
     assert isinstance(stream, StreamDefinition)
     if stream.sheds:
         raise PlanError(
-            f"stream '{stream.name}' may drop rows, and a table without some of its changes is another table",
+            f"stream '{stream.name}' may drop rows, and a table needs all of its changes",
             hint="create the stream without shedding: its pushers are slowed instead",
         )
     for column in definition.schema:
@@ -190,7 +190,7 @@ def _check_operation(definition: TableDefinition, stream: StreamDefinition) -> N
     column = stream.schema.find(name)
     if column is None:
         raise PlanError(
-            f"stream '{stream.name}' has no column '{name}' that says what a change of '{definition.name}' does",
+            f"stream '{stream.name}' has no column '{name}', the operation of table '{definition.name}'",
             hint=did_you_mean(name, stream.schema.names),
         )
     if column.type != STRING:

@@ -1,11 +1,12 @@
-"""A table that a change stream changes: its rows as far as the stream's watermark has come, and who reads them.
+"""A table that a stream changes: its rows at the stream's watermark, and its readers.
 
-Each change comes with its instant (`change_feed`), and readers are told of it. A plan that reads the table waits for
-the stream's watermark too, so that a row of its inputs meets the version of the table at its own instant, in whatever
-order both are pushed. Versions are kept by those who have not passed them yet (`table_source`); the table itself is
-what it is at the watermark.
+Each change has an instant (`change_feed.py`), and is passed on to readers. A plan that reads the table also waits for
+the stream's watermark. So a row of its inputs meets the version of the table at the row's own instant, in whatever
+order the two were pushed. Readers keep the versions that they have not passed yet (`table_source.py`); the table has
+only the version at the watermark.
 
-A change costs O(1) amortised (`latest_rows`): rows that are gone stay in place until they are many, or somebody reads.
+A change costs O(1) amortised (`latest_rows.py`): removed rows stay in place until there are many, or until the table is
+read.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from panewise.operators.deltas.table_source import TableSource
 from panewise.operators.held.stored_columns import StoredColumns
 from panewise.operators.relation_delta import NONE
 
-GONE_MIN = 1024  # rows that are gone and still there, before they matter
+GONE_MIN = 1024  # At least this many removed rows stay in place before they are taken out.
 
 
 class ChangedTable(Table):
-    """The rows of a definition that a stream changes. `failed`: the reason, where a change could not be."""
+    """The rows of a table that a stream changes. `failed`: why a change could not be applied; empty if all could."""
 
     def __init__(self, definition: TableDefinition, changes: Channel) -> None:
         super().__init__(definition)
-        self._gone: list[Ints] = []  # numbers of rows that have ended, still among the others
+        self._gone: list[Ints] = []  # Numbers of removed rows that are still in place.
         self._gone_count = 0
         self.failed = ""
         self._changes = changes
@@ -93,13 +94,14 @@ class ChangedTable(Table):
 
     def run(self, statement: s.Insert | s.Update | s.Delete) -> None:
         raise PlanError(
-            f"table '{self.name}' is changed by stream '{self.changes.name}', and not by statements",
+            f"table '{self.name}' is changed by stream '{self.changes.name}', not by statements",
             hint=f"push a row to '{self.changes.name}'",
         )
 
     def apply(self, batch: pa.RecordBatch, operations: Ints, times: Ints, problems: Ints, stops: bool) -> int:
-        """Changes in order of time: rows come and rows go. Those with a problem do nothing, and `problems` gets what is
-        found wrong with others. Returns how many were gone through, which is up to the first bad one where `stops`."""
+        """Applies changes, which are in order of time. Changes with a problem are not applied; problems that are found
+        here are put into `problems`. Returns how many changes were handled: all, or, if `stops`, those before the first
+        bad one."""
         settled = self._latest.settle(self._keys_in(batch), operations, times, problems, stops, self._next)
         came, went = np.flatnonzero(settled.born >= 0), np.flatnonzero(settled.ended >= 0)
         if len(came) or len(went):
@@ -114,14 +116,14 @@ class ChangedTable(Table):
         return [batch.column(name) for name in self._key_names]
 
     def _know_rows(self) -> None:
-        """Rows are found as they are now; what was before is forgotten."""
+        """Indexes the present rows, and forgets removed ones."""
         batch, numbers = self.numbered()
         self._latest.begin_anew(self._keys_in(batch), numbers)
 
     def _change_at(
         self, batch: pa.RecordBatch, numbers: Ints, births: Ints, ended: Ints, ended_at: Ints, next_number: int
     ) -> None:
-        """Rows that come and rows that go, each with its instant."""
+        """Adds and removes rows, each at its instant."""
         self._rows.append(batch)
         self._fresh.append(numbers)
         self._next = next_number
@@ -134,7 +136,7 @@ class ChangedTable(Table):
             self._take_out()
 
     def _take_out(self) -> None:
-        """The rows that are gone leave their places."""
+        """Takes removed rows out of their places."""
         if not self._gone:
             return
         numbers = self._all_numbers()
@@ -143,7 +145,7 @@ class ChangedTable(Table):
         self._rows.keep(np.flatnonzero(stays).astype(np.int32))
 
     def fail(self, at: int, reason: str) -> None:
-        """From this instant on nobody knows what is in the table; who reads it fails there."""
+        """The contents of the table are not known from this instant on; its readers fail there."""
         self.failed = reason
         for reader in self._readers:
             reader.fail(at, f"table '{self.name}': {reason}")

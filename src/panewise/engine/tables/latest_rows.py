@@ -1,9 +1,9 @@
-"""The rows of a changed table by key, the latest first: what a change brings and what it ends.
+"""The rows of a changed table by key, latest first: which row a change adds, and which it removes.
 
-    key -> number in `GroupTable` -> latest slot -> the row's number; equal rows of a table without a key are a chain
+    key -> number in `GroupTable` -> latest slot -> the row's number; equal rows of a table without a key form a chain
 
-A change costs O(1) amortised, in a compiled loop. State: the keys of the table's rows, a slot for each, and at most as
-many that are gone.
+A change costs O(1) amortised, in a compiled loop. State: a key and a slot for each row of the table, and for about as
+many removed rows at most.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from panewise.state.group_table import GroupTable
 
 OPERATIONS = ("upsert", "insert", "update", "delete")
 UPSERT, INSERT, UPDATE, DELETE = range(4)
-NULL_KEY, UNKNOWN, NO_KEY, TAKEN, MISSING, RETIRED = range(1, 7)  # what is wrong with a change; 0: nothing
+NULL_KEY, UNKNOWN, NO_KEY, TAKEN, MISSING, RETIRED = range(1, 7)  # The problems of a change; 0: none.
 ROOM_MIN = 1024
 
 
@@ -32,10 +32,10 @@ def _settle(
     retired_at: Ints, slot_numbers: Ints, slot_before: Ints, slots: int, number: int, born: Ints, ended: Ints,
     problems: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """The number of the row that each change brings and of the one that it ends, -1 for none.
+    """Fills `born` and `ended`: the numbers of the row that each change adds and of the row that it removes.
 
-    Returns how many changes were gone through, which is up to the first bad one where `stops`, and the slots and
-    numbers used.
+    Returns how many changes were handled (all, or, if `stops`, those before the first bad one), and the next slot and
+    number.
     """
     for i in range(keys.shape[0]):
         key, operation, slot = keys[i], operations[i], latest[keys[i]]
@@ -67,8 +67,8 @@ def _settle(
 
 @dataclass(frozen=True)
 class Settled:
-    """What changes do. `born` and `ended`: the number of the row that each brings and of the one that it ends, -1 for
-    none; `done`: how many were gone through; `next_number`: that of the next row."""
+    """The effects of changes. `born` and `ended`: the numbers of the row that each change adds and of the row that it
+    removes, -1 for none; `done`: how many changes were handled; `next_number`: the number of the next row."""
 
     born: Ints
     ended: Ints
@@ -77,16 +77,16 @@ class Settled:
 
 
 class LatestRows:
-    """`keyed`: rows are found by a primary key, of which there is one row at most; `versioned`: a key that was taken
-    away is not there again at the same instant."""
+    """`keyed`: rows are found by a primary key, and a key has at most one row; `versioned`: a deleted key cannot be
+    added again at the same instant."""
 
     def __init__(self, types: Sequence[DataType], keyed: bool, versioned: bool) -> None:
         self._types = tuple(types)
         self._keyed = keyed
         self._versioned = versioned
         self._keys = GroupTable(self._types)
-        self._latest: Ints = NONE  # by key: the slot of its latest row
-        self._retired_at: Ints = NONE  # by key: when it was taken away last
+        self._latest: Ints = NONE  # By key: the slot of its latest row.
+        self._retired_at: Ints = NONE  # By key: when it was last deleted.
         self._slot_numbers: Ints = NONE
         self._slot_before: Ints = NONE
         self._slots = 0
@@ -99,10 +99,10 @@ class LatestRows:
     def settle(
         self, columns: list[pa.Array], operations: Ints, times: Ints, problems: Ints, stops: bool, number: int
     ) -> Settled:
-        """Changes in order of time, by the columns of their keys; the first row that comes gets this number.
+        """Handles changes in order of time. `columns`: their keys; `number`: the number of the next row.
 
-        Those with a problem do nothing, and `problems` gets what is found wrong with others. `stops`: the first that
-        has one is the last that is looked at.
+        Changes with a problem have no effect; problems that are found here are put into `problems`. `stops`: the first
+        change with a problem ends the work.
         """
         keys = self._keys.ids(columns)
         self._make_room(len(times))
@@ -114,18 +114,18 @@ class LatestRows:
         return Settled(born, ended, done, next_number)
 
     def has_outgrown(self, rows: int) -> bool:
-        """Whether most of what it knows is of rows that are gone, where so many are there."""
+        """Whether most of its entries are of removed rows, if the table has this many rows."""
         return self._slots > 2 * rows + ROOM_MIN or len(self._keys) > 2 * rows + ROOM_MIN
 
     def begin_anew(self, columns: list[pa.Array], numbers: Ints) -> None:
-        """Knows these rows, and nothing else."""
+        """Forgets everything, and indexes these rows."""
         self._keys = GroupTable(self._types)
         self._latest, self._retired_at, self._slot_numbers, self._slot_before = NONE, NONE, NONE, NONE
         self._slots = 0
         keys = self._keys.ids(columns)
         self._make_room(len(numbers))
         self._slot_numbers[: len(numbers)] = numbers
-        # Behind each slot the one before it of the same key.
+        # Each slot points to the slot before it with the same key.
         order = np.argsort(keys, kind="stable")
         same = keys[order][1:] == keys[order][:-1]
         self._slot_before[order[1:][same]] = order[:-1][same]

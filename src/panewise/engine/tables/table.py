@@ -1,13 +1,13 @@
 """A table: rows that statements change, by primary key or as a bag.
 
-A statement is all or nothing: it is checked before anything changes. Every row has a number, which no other row ever
-has; a row that is updated is another one. Plans that read the table are told of each change and apply it from the
-instant up to which they have come (`table_source`), so that the table itself knows no time.
+A statement is all or nothing: it is checked before anything changes. Every row has a number that no other row ever has;
+an updated row gets a new number. Plans that read the table are told of each change, and apply it at their own watermark
+(`table_source.py`). So the table itself has no notion of time.
 
-A key of a non-retroactive table that was taken away is free again when all queries that read the table have gone on
-past that instant: until then it would be one key of two rows at one instant (Golab 2006, section 3.3.1).
+In a non-retroactive table, a deleted key is free again when all queries that read the table have advanced past the
+deletion. Until then, two rows would have the same key at one instant (Golab 2006, section 3.3.1).
 
-INSERT costs O(new rows) amortised; UPDATE and DELETE O(rows): WHERE is evaluated on whole columns.
+INSERT costs O(new rows) amortised. UPDATE and DELETE cost O(rows): WHERE is evaluated on whole columns.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from panewise.plan.expressions.evaluate import compiled
 
 
 class Table:
-    """The rows of a definition, and who reads them."""
+    """The rows of a table, and its readers."""
 
     def __init__(self, definition: TableDefinition) -> None:
         self.definition = definition
         self._schema = definition.schema.to_arrow()
         self._rows = StoredColumns(self._schema)
         self._numbers = NONE
-        self._fresh: list[Ints] = []  # numbers of the last rows, not yet at the end of `_numbers`
+        self._fresh: list[Ints] = []  # Numbers of the last rows, which are not yet in `_numbers`.
         self._next = 0
-        self._known_keys: set[Key] | None = set()  # None: to be taken from the rows when they are needed
+        self._known_keys: set[Key] | None = set()  # None: to be made from the rows when needed.
         self._readers: list[TableSource] = []
 
     @property
@@ -50,7 +50,7 @@ class Table:
         return self.definition.name
 
     def batch(self) -> pa.RecordBatch:
-        """All rows, in the order in which they came."""
+        """All rows, in order of insertion."""
         return self._rows.batch()
 
     @property
@@ -68,36 +68,36 @@ class Table:
 
     @property
     def moment(self) -> object:
-        """Equal at two instants between which no row has come or gone: each that comes has a number of its own."""
+        """Equal for two calls if no row was added or removed between them."""
         return self._next, self.row_count
 
     @property
     def changes(self) -> Channel | None:
-        """What those who read the table wait for too: the stream that changes it, if one does."""
+        """The stream that changes the table, which its readers wait for; None if statements change it."""
         return None
 
     @property
     def held_from(self) -> int | None:
-        """What it was before this instant is not known to somebody who begins to read now; None: it is as it is."""
+        """A new reader does not know the contents before this instant; None: the table has no notion of time."""
         return None
 
     @property
     def last_change(self) -> int | None:
-        """When it changed last, where its changes have instants of their own."""
+        """The instant of its last change; None if changes have no instants."""
         return None
 
     def stats(self) -> dict[str, Any]:
         return {"rows": self.row_count, "bytes": self.bytes_held, "changes": "statements"}
 
     def check_known(self) -> None:
-        """Raises where nobody knows what is in the table."""
+        """NotHeldError if the contents of the table are not known."""
 
     @property
     def is_read(self) -> bool:
         return bool(self._readers)
 
     def attach(self, reader: TableSource) -> None:
-        """Tells the reader of all rows, and of every change from now on."""
+        """Tells a reader of all rows, and of every change from now on."""
         self._readers.append(reader)
         if self._rows.count:
             reader.change(NONE, self.batch(), self._all_numbers())
@@ -108,7 +108,7 @@ class Table:
     # -- statements ----------------------------------------------------------------------------------------------
 
     def run(self, statement: s.Insert | s.Update | s.Delete) -> None:
-        """Changes the rows; DataError, and nothing changed, where keys would not be keys any more."""
+        """Changes the rows; DataError, and no change, if the primary key would be violated."""
         match statement:
             case s.Insert(rows=rows):
                 columns = [
@@ -135,9 +135,9 @@ class Table:
         return places, batch.take(pa.array(places))
 
     def become(self, rows: pa.RecordBatch) -> None:
-        """Changes the rows to these; those that are in both stay. DataError, and nothing changed, as for statements.
+        """Replaces the contents by these rows; rows in both stay. DataError, and no change, as for statements.
 
-        O(rows). Keys that go may come back at any time: what is read anew as a whole has no history of its keys.
+        O(rows). Removed keys may come back at any time, because a content that is read as a whole has no history.
         """
         check_keys(rows, self.definition)
         going, fresh = differing(self.batch(), rows, self.definition.schema)
@@ -146,7 +146,8 @@ class Table:
         self._move(going, rows.take(pa.array(fresh)), numbers)
 
     def _change(self, places: Ints, old: pa.RecordBatch, new: pa.RecordBatch) -> None:
-        """The rows at these places, which are `old`, go; the new ones come. An update has one new row for each old."""
+        """Removes the rows at these places, which are `old`, and adds the new ones. An update has a new row for each
+        old one."""
         old_keys, new_keys = self._keys_of(old), self._keys_of(new)
         self._check(old_keys, new_keys)
         self._keys.difference_update(old_keys)
@@ -157,7 +158,7 @@ class Table:
             reader.retire(set(old_keys) - set(new_keys))
 
     def follow(self, ended: Ints, new: pa.RecordBatch, numbers: Ints) -> None:
-        """A change that another table has checked and made: rows go by their numbers, and new ones come with theirs."""
+        """Applies a change that another table has checked and made; rows have the numbers that they have there."""
         self._known_keys = None
         self._move(np.flatnonzero(np.isin(self._all_numbers(), ended)).astype(np.int64), new, numbers)
 
@@ -189,7 +190,8 @@ class Table:
         return self._known_keys
 
     def _keys_of(self, batch: pa.RecordBatch) -> list[Key]:
-        """The primary keys of rows, in plain values that are equal where the keys are; none where there is no key."""
+        """The primary keys of rows, as plain values that are equal if the keys are; empty if there is no primary
+        key."""
         if not self.definition.primary_key:
             return []
         columns = [_plain_values(batch.column(name)) for name in self.definition.primary_key]
@@ -215,9 +217,9 @@ class Table:
     def _check_free(self, key: Key, going: set[Key]) -> None:
         if self._readers and (key in going or any(key in reader.retired for reader in self._readers)):
             raise DataError(
-                f"the key {self._shown(key)} of '{self.name}' was just taken away, and a query that reads the table "
-                "has not gone on since",
-                hint="a NON RETROACTIVE table has a key once at an instant: UPDATE the row without changing its key",
+                f"the key {self._shown(key)} of '{self.name}' was just deleted, and a query that reads the table has "
+                "not advanced since",
+                hint="a NON RETROACTIVE table has a key only once at an instant: UPDATE the row and leave its key",
             )
 
     def _shown(self, key: Key) -> str:
@@ -230,7 +232,7 @@ class Table:
         return {"rows": self.batch(), "numbers": self._all_numbers(), "next": self._next}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Readers are told nothing: what waits for them is part of their own snapshot."""
+        """Readers are not told: their own snapshots have the changes that they have not applied yet."""
         self._rows = StoredColumns(self._schema)
         self._rows.append(snapshot["rows"])
         self._numbers, self._fresh, self._next = snapshot["numbers"], [], snapshot["next"]
@@ -238,7 +240,8 @@ class Table:
 
 
 def _plain_values(column: pa.Array) -> list[Any]:
-    """NaN equals itself, -0.0 equals 0.0; temporal values are numbers, decimals text."""
+    """Values that are equal if keys are: NaN equals itself, and -0.0 equals 0.0. Temporal values become numbers,
+    decimals text."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     elif pa.types.is_date32(column.type):

@@ -1,6 +1,6 @@
-"""The content of a table as a whole: whether its keys are keys, and what differs from another content.
+"""The content of a table as a whole: whether its primary key holds, and how it differs from another content.
 
-Rows are told apart by group ids (`state/group_table.py`), which know NULL, NaN and every type. O(rows log rows), in
+Rows are compared by group ids (`state/group_table.py`), which handle NULL, NaN and every type. O(rows log rows), in
 compiled loops.
 """
 
@@ -18,7 +18,7 @@ from panewise.state.group_table import GroupTable
 
 
 def check_keys(rows: pa.RecordBatch, definition: TableDefinition) -> None:
-    """DataError where a key would be NULL, or two rows would have the same."""
+    """DataError if a primary key is NULL, or two rows have the same."""
     names = definition.primary_key
     if not names:
         return
@@ -35,7 +35,8 @@ def check_keys(rows: pa.RecordBatch, definition: TableDefinition) -> None:
 
 
 def differing(old: pa.RecordBatch, new: pa.RecordBatch, schema: Schema) -> tuple[Ints, Ints]:
-    """The places of old rows that are not among the new ones, and of new rows that are not among the old; as bags."""
+    """The places of old rows that are not among the new ones, and of new rows that are not among the old ones. Both are
+    compared as bags."""
     of_old, of_new = _row_ids([old, new], schema)
     size = int(max(of_old.max(initial=-1), of_new.max(initial=-1))) + 1
     going = _copies_before(of_old) >= np.bincount(of_new, minlength=size)[of_old]
@@ -44,7 +45,7 @@ def differing(old: pa.RecordBatch, new: pa.RecordBatch, schema: Schema) -> tuple
 
 
 def _copies_before(ids: Ints) -> Ints:
-    """Of each row, how many equal ones stand before it."""
+    """For each row, the number of equal rows before it."""
     order = np.argsort(ids, kind="stable")
     counts = np.bincount(ids, minlength=1)
     result = np.empty(len(ids), np.int64)
@@ -53,7 +54,7 @@ def _copies_before(ids: Ints) -> Ints:
 
 
 def _row_ids(batches: list[pa.RecordBatch], schema: Schema) -> list[Ints]:
-    """For each batch the ids of its rows: equal where rows are, within a batch and between them."""
+    """For each batch, the ids of its rows, which are equal for equal rows of all batches."""
     found: list[Ints] = []
     for begin in range(0, len(schema), KEYS_MAX - 1):
         columns = schema.columns[begin : begin + KEYS_MAX - 1]

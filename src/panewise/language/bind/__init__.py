@@ -1,4 +1,8 @@
-"""From a syntax tree to typed statements: names are found in the catalog, types resolved, options checked."""
+"""From a syntax tree to a typed statement: finds names in the catalog, resolves types, checks options.
+
+`binder` binds a statement, `bind_select` a query, `bind_expressions` an expression; the others bind one clause each.
+`scope` says which columns a name may mean, and `binding` is what all parts share.
+"""
 
 from typing import TYPE_CHECKING
 

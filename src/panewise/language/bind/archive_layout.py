@@ -1,10 +1,10 @@
-"""The text of an archive's layout: how many sub-indices by insertion and by expiration, in which order.
+"""The text of an archive's layout: the number of sub-indices by insertion and by expiration, and their order.
 
     '4x4'                       round-robin, 4 classes of insertion times 4 of expiration
-    'chronological 4x4'         the same with consecutive slots in one class
-    'wave by insertion 16'      the baselines: 16 chronological classes of one kind
-    'wave by expiration 16'
-    'by cost'                   the cheapest for what the archive holds and is asked for
+    'chronological 4x4'         as above, but consecutive slots are in one class
+    'wave by insertion 16'      a baseline: 16 chronological classes of insertion
+    'wave by expiration 16'     a baseline: 16 chronological classes of expiration
+    'by cost'                   the cheapest layout for the rows and reads of the archive
 
 >>> parse_layout("chronological 3x5")
 LayoutText(order='chronological', insertion_parts=3, expiration_parts=5)
@@ -20,9 +20,9 @@ from typing import Literal
 
 Order = Literal["round_robin", "chronological"]
 
-OWN = "own"  # the lifetime of an archive whose rows live for as long as they are in the answer of their query
+OWN = "own"  # a lifetime: each row lives for as long as it is in the answer of the archive's query
 BY_COST = "by cost"
-DEFAULT_LAYOUT = "4x5"  # rows that all live equally long spread over lcm(4, 5) sub-indices, and an update touches two
+DEFAULT_LAYOUT = "4x5"  # rows of one lifetime spread over lcm(4, 5) sub-indices, and an update touches two of them
 LAYOUTS = "'4x4', 'chronological 4x4', 'wave by insertion 16', 'wave by expiration 16' or 'by cost'"
 _GRID = re.compile(r"(?:(round-robin|chronological) )?(\d{1,4}) ?x ?(\d{1,4})")
 _WAVE = re.compile(r"wave by (insertion|expiration) (\d{1,4})")
@@ -30,7 +30,7 @@ _WAVE = re.compile(r"wave by (insertion|expiration) (\d{1,4})")
 
 @dataclass(frozen=True)
 class LayoutText:
-    """What a text says; the numbers are not judged yet."""
+    """A parsed layout. Its numbers have not been checked."""
 
     order: Order
     insertion_parts: int
@@ -38,7 +38,7 @@ class LayoutText:
 
 
 def parse_layout(text: str) -> LayoutText | Literal["by cost"] | None:
-    """None where the text is no layout."""
+    """The layout that a text describes, or None."""
     text = " ".join(text.lower().split())
     if text == BY_COST:
         return "by cost"

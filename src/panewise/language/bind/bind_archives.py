@@ -1,4 +1,4 @@
-"""The options of CREATE ARCHIVE: which must be there, and what they say about the columns of the source."""
+"""The options of CREATE ARCHIVE: checks that the required ones are given and that they fit the source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLE = "WITH (path = '...', key = 'column', lifetime = '30 days')"
 def bind_archive_options(
     node: nodes.CreateArchiveNode, source: QueryDefinition | StreamDefinition, binding: Binding
 ) -> Options:
-    """The options in the order given, with the columns of the key spelled as declared."""
+    """The checked options, in the order given. The columns of the key are spelled as declared."""
     options = dict(bind_options(node.args.get("options"), "archive", binding))
     for name in _NEEDED:
         if name not in options:
@@ -29,18 +29,18 @@ def bind_archive_options(
     options["key"] = ", ".join(_key(str(options["key"]), source.schema, places["key"], binding))
     if options["lifetime"] == OWN and source.kind == "stream":
         raise binding.error(
-            "rows of a stream have no lifetimes of their own", places["lifetime"], "give them one, such as '1 day'"
+            "rows of a stream have no lifetimes of their own", places["lifetime"], "write a lifetime such as '1 day'"
         )
     every = duration_us(str(options.get("every", DEFAULT_EVERY)))
     lifetime = None if options["lifetime"] == OWN else duration_us(str(options["lifetime"]))
     for name, duration in (("lifetime", lifetime), ("every", every)):
         if duration is not None and duration <= 0:
-            raise binding.error(f"'{name}' is longer than nothing", places[name])
+            raise binding.error(f"'{name}' must be longer than zero", places[name])
     if lifetime is not None and every > lifetime:
         raise binding.error(
-            f"rows live for {options['lifetime']}, and are written every {options.get('every', DEFAULT_EVERY)}",
+            f"'every' ({options.get('every', DEFAULT_EVERY)}) is longer than 'lifetime' ({options['lifetime']})",
             places.get("every", places["lifetime"]),
-            "'every' is not longer than 'lifetime'",
+            "rows must be written before their lifetime ends",
         )
     return tuple(options.items())
 
@@ -52,6 +52,6 @@ def _key(text: str, schema: Schema, place: nodes.OptionNode, binding: Binding) -
         if column is None:
             raise binding.error(f"there is no column '{name}'", place, did_you_mean(name, schema.names))
         if column.name in found:
-            raise binding.error(f"column '{column.name}' stands in the key twice", place)
+            raise binding.error(f"column '{column.name}' is in the key twice", place)
         found.append(column.name)
     return found

@@ -1,7 +1,8 @@
-"""Scalar expressions and aggregates: from the syntax tree to typed expressions.
+"""Binds scalar expressions and aggregates: from the syntax tree to typed expressions.
 
-Operators and functions become calls by one canonical name each; `functions.resolve` types them. Whatever node is not in
-the tables of this module is refused by name. Depth is limited, so that nobody who walks the result runs out of stack.
+Each operator and function becomes a call with one canonical name, which `functions.resolve` types. Nodes that are not
+in the tables of this module are refused by name. Depth is limited, so that a walk over the result cannot exhaust the
+stack.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ SCALAR_NAMES = sorted(
 
 @dataclass
 class ExpressionBinder:
-    """Binds the expressions of one clause. `aggregates_refused` says why none may stand there, None where they may."""
+    """Binds the expressions of one clause. `aggregates_refused`: why the clause has no aggregates; None if it may."""
 
     binding: Binding
     scope: Scope
     clause: str
     aggregates_refused: str | None = None
     aliases: Mapping[str, Expression] = field(default_factory=dict)  # items of SELECT by name, in lower case
-    grouped: tuple[Expression, ...] = ()  # columns that win over an alias of the same name
+    grouped: tuple[Expression, ...] = ()  # columns that take precedence over an alias of the same name
     _depth: int = 0
     _inside: str | None = None  # the aggregate whose arguments are being bound
 
@@ -85,7 +86,7 @@ class ExpressionBinder:
         return bound
 
     def bind_condition(self, node: exp.Expr) -> Expression:
-        """A condition: BOOLEAN, or NULL."""
+        """Binds a condition, which must be BOOLEAN or NULL."""
         bound = self.bind(node)
         if isinstance(bound, Literal) and bound.value is None:
             return Literal(BOOLEAN, None)
@@ -103,14 +104,14 @@ class ExpressionBinder:
 
     def _unknown(self, node: exp.Expr) -> BindError:
         if isinstance(node, nodes.WindowedResult):
-            return self.binding.error(f"WSTREAM cannot stand in {self.clause}", node, "it is an item of SELECT")
+            return self.binding.error(f"WSTREAM is not allowed in {self.clause}", node, "write it as an item of SELECT")
         if isinstance(node, exp.Exists):
-            hint = "EXISTS stands in WHERE by itself or joined to the rest by AND"
-            return self.binding.error("EXISTS cannot stand here", node, hint)
+            hint = "write EXISTS as a condition of WHERE, alone or joined to others by AND"
+            return self.binding.error("EXISTS is not allowed here", node, hint)
         if isinstance(node, exp.Query):
-            return self.binding.error("a query cannot stand here as a value", node, "join it, or use EXISTS")
+            return self.binding.error("a query is not allowed here as a value", node, "join it, or use EXISTS")
         if isinstance(node, exp.Star):
-            return self.binding.error("'*' cannot stand here", node, "it is an item of SELECT by itself, or COUNT(*)")
+            return self.binding.error("'*' is not allowed here", node, "write it as an item of SELECT, or COUNT(*)")
         words = "".join(" " + c if c.isupper() else c for c in type(node).__name__).strip().upper()
         return self.binding.error(f"{words} is not part of the language", node)
 
@@ -118,9 +119,7 @@ class ExpressionBinder:
 
     def _column(self, node: exp.Column) -> Expression:
         if isinstance(node.this, exp.Star):
-            raise self.binding.error(
-                f"'{print_node(node)}' cannot stand here", node, "it is an item of SELECT by itself"
-            )
+            raise self.binding.error(f"'{print_node(node)}' is not allowed here", node, "write it as an item of SELECT")
         alias = self.aliases.get(node.name.lower()) if not node.table and self._inside is None else None
         if alias is None:
             return self.scope.find(node, self.binding)
@@ -162,7 +161,7 @@ class ExpressionBinder:
             return conversions.converted(Literal(STRING, node.this.this), target)
 
     def _interval(self, node: exp.Expr) -> Expression:
-        raise self.binding.error("INTERVAL cannot stand here", node, "add it to a TIMESTAMP or subtract it from one")
+        raise self.binding.error("INTERVAL is not allowed here", node, "add it to a TIMESTAMP or subtract it from one")
 
     # ---- operators -----------------------------------------------------------------------------------------------
 
@@ -175,7 +174,7 @@ class ExpressionBinder:
         return self._call(_OPERATORS[type(node)], node, left, right)
 
     def _with_interval(self, node: exp.Binary, left: exp.Expr, right: exp.Expr) -> Expression:
-        """`ts + INTERVAL ...`, `ts - INTERVAL ...`, and the difference of two timestamps compared to an interval."""
+        """Binds `ts + INTERVAL ...`, `ts - INTERVAL ...`, and `ts_1 - ts_2` compared to an INTERVAL."""
         interval, other = (left, right) if isinstance(left, nodes.IntervalLiteral) else (right, left)
         micros = bind_duration(interval.this, self.binding)
         bound = self.bind(other)
@@ -198,7 +197,7 @@ class ExpressionBinder:
         return self._negated(self.bind(node.this), node)
 
     def _negated(self, operand: Expression, node: exp.Expr) -> Expression:
-        """NOT, and what is under it where it meets another one."""
+        """The negated operand; two NOTs cancel out."""
         if isinstance(operand, Call) and operand.function == "not":
             return operand.arguments[0]
         return self._call("not", node, operand)
@@ -224,7 +223,7 @@ class ExpressionBinder:
         return self._call("in", node, self.bind(node.this), *(self.bind(choice) for choice in node.expressions))
 
     def _instead_of_in(self, sought: exp.Expr, query: exp.Expr) -> str:
-        """The join with a table that says the same; over streams it is EXISTS."""
+        """A hint: the equivalent join if the query reads one column of a table, otherwise EXISTS."""
         tables = list(query.find_all(nodes.FromItem))
         select = query.find(nodes.StreamSelect)
         items = [] if select is None else select.expressions
@@ -283,11 +282,11 @@ class ExpressionBinder:
     def _aggregate(self, node: exp.Anonymous, aggregate: KnownAggregate) -> Expression:
         name = aggregate.name
         if self._inside is not None:
-            hint = "aggregate in a subquery in FROM, under a window, and aggregate its result"
-            raise self.binding.error(f"{name} cannot stand inside {self._inside}", node, hint)
+            hint = f"compute {name} in a subquery in FROM that has a window"
+            raise self.binding.error(f"{name} is not allowed inside {self._inside}", node, hint)
         if self.aggregates_refused is not None:
             raise self.binding.error(
-                f"the aggregate {name} cannot stand in {self.clause}", node, self.aggregates_refused
+                f"the aggregate {name} is not allowed in {self.clause}", node, self.aggregates_refused
             )
         given = node.expressions
         distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
@@ -338,5 +337,5 @@ class ExpressionBinder:
 
 
 def joined(function: str, operands: list[Expression]) -> Expression:
-    """All operands under AND or OR."""
+    """All operands joined by AND or OR."""
     return chained(operands, lambda left, right: functions.resolve(function, (left, right)))

@@ -1,6 +1,6 @@
-"""Options of WITH and SET: names, values, and which may stand where.
+"""Options of WITH and SET: their names, their values, and which definitions have them.
 
-With a `connector`, options that are not known here are its own and pass through unread.
+If the option `connector` is given, unknown options belong to the connector and are passed on unchecked.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "update": ("rebuild", "no_rebuild"),
 }
 _DURATIONS = ("ahead", "idle", "retain", "lifetime", "every")
-_OTHER_WORDS = (("lifetime", OWN), ("ahead", "off"))  # that stand for a duration
+_NOT_DURATIONS = (("lifetime", OWN), ("ahead", "off"))  # words that are allowed in place of a duration
 _TEXTS = ("connector", "path", "technique", "changes", "operation", "keep", "key", "layout")
 _COUNTS = ("max_rate", "queue")  # whole numbers of rows, at least one
 
 
 def bind_options(found: Iterable[OptionNode] | None, kind: str, binding: Binding) -> Options:
-    """The options of a definition of that kind, names in lower case, in the order given."""
+    """The checked options of a definition of that kind: names in lower case, in the order given."""
     options = list(found or [])
     named = {_name(option): option for option in options}
     passed = "connector" in named and kind not in ("query", "archive")
@@ -55,9 +55,9 @@ def bind_options(found: Iterable[OptionNode] | None, kind: str, binding: Binding
 
 
 def bind_alteration(found: Iterable[OptionNode], kind: str, binding: Binding) -> Options:
-    """The options that ALTER STREAM or ARCHIVE ... SET changes."""
+    """The checked options of ALTER STREAM or ALTER ARCHIVE ... SET."""
     options, alterable = list(found), ALTERABLE[kind]
-    # What a stream is created with and cannot have altered is the connector's; an archive's options are all known.
+    # The fixed options of a stream are those of its connector. Of an archive all options are known here.
     fixed = (*_CONNECTED, "epoch") if kind == "stream" else KNOWN[kind]
     for option in options:
         if _name(option) in fixed and _name(option) not in alterable:
@@ -71,7 +71,7 @@ def _checked(options: list[OptionNode], known: tuple[str, ...], passed: bool, wh
     for option in options:
         name = _name(option)
         if name in checked:
-            raise binding.error(f"the option '{name}' stands here twice", option)
+            raise binding.error(f"the option '{name}' is given twice", option)
         if name not in known and not passed:
             raise binding.error(f"{where} has no option '{name}'", option.this, did_you_mean(name, known))
         checked[name] = _value(option, name if name in known else None, binding)
@@ -91,7 +91,7 @@ def _value(option: OptionNode, known: str | None, binding: Binding) -> Value:
     if known in _CHOICES and value not in _CHOICES[known]:
         choices = ", ".join(f"'{choice}'" for choice in _CHOICES[known][:-1]) + f" or '{_CHOICES[known][-1]}'"
         raise binding.error(f"'{known}' takes {choices}", node)
-    if known in _DURATIONS and (known, value) not in _OTHER_WORDS:
+    if known in _DURATIONS and (known, value) not in _NOT_DURATIONS:
         if not isinstance(value, str):
             raise binding.error(f"'{known}' takes a duration in quotes", node, "write '30 seconds', for example")
         with binding.at(node):
@@ -101,7 +101,7 @@ def _value(option: OptionNode, known: str | None, binding: Binding) -> Value:
     if known in _TEXTS and not isinstance(value, str):
         raise binding.error(f"'{known}' takes a text in quotes", node)
     if known == "layout" and parse_layout(str(value)) is None:
-        raise binding.error("'layout' says how many sub-indices there are", node, f"write {LAYOUTS}")
+        raise binding.error(f"'{value}' is not a layout of an archive", node, f"write {LAYOUTS}")
     return value
 
 

@@ -1,7 +1,7 @@
-"""INSERT, UPDATE and DELETE: values that fit the columns of a table.
+"""Binds INSERT, UPDATE and DELETE: values must fit the columns of the table.
 
-A value of INSERT is a literal and is converted when it is bound; what does not fit is an error, never a NULL. Values of
-TIMESTAMP and DATE are microseconds and days since the epoch, as in `expressions.Literal`.
+A value of INSERT is a literal and is converted when it is bound. A value that does not fit is an error, never a NULL.
+TIMESTAMP and DATE values are microseconds and days since the epoch, as in `expressions.Literal`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from panewise.language.parse import syntax as nodes
 from panewise.language.statements import Delete, Insert, Update
 from panewise.schema import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, Column, DataType
 
-_NO_AGGREGATES = "rows of a table are changed one by one"
+_NO_AGGREGATES = "INSERT, UPDATE and DELETE work on one row at a time"
 _WHOLE_LIMITS = {INT: 2**31, BIGINT: 2**63}
 
 
@@ -31,7 +31,7 @@ def bind_insert(node: nodes.InsertRows, text: str, binding: Binding) -> Insert:
     columns = [_column(table, name, binding) for name in named] if named else list(table.schema)
     for position, column in enumerate(columns):
         if column in columns[:position]:
-            raise binding.error(f"column '{column.name}' stands here twice", named[position])
+            raise binding.error(f"column '{column.name}' is given twice", named[position])
     rows = []
     for row in node.expressions:
         if len(row.expressions) != len(columns):
@@ -67,7 +67,7 @@ def bind_delete(node: nodes.DeleteRows, text: str, binding: Binding) -> Delete:
 def _table(name: exp.Identifier, binding: Binding) -> TableDefinition:
     found = binding.catalog.find(name.name)
     if found is not None and found.kind == "stream":
-        raise binding.error(f"'{found.name}' is a stream, not a table", name, "rows of a stream are pushed")
+        raise binding.error(f"'{found.name}' is a stream, not a table", name, "push rows to a stream")
     table = binding.definition(name, "table")
     assert isinstance(table, TableDefinition)
     return table
@@ -121,7 +121,7 @@ def _value(node: exp.Expr, column: Column, binding: Binding) -> Value:
 
 
 def _decimal(node: exp.Expr) -> Decimal | None:
-    """The digits of a number as they were written; a DOUBLE would lose some."""
+    """The digits of a number as written; a DOUBLE would lose some of them."""
     negative = False
     while isinstance(node, exp.Paren | exp.Neg):
         negative ^= isinstance(node, exp.Neg)
@@ -143,7 +143,7 @@ def _decimal_value(exact: Decimal, column: Column, node: exp.Expr, binding: Bind
     except InvalidOperation:
         value = None
     if value is None or value != exact:
-        raise binding.error(f"this does not fit in column '{column.name}' {type_}", node)
+        raise binding.error(f"the value does not fit in column '{column.name}' {type_}", node)
     return value
 
 

@@ -1,4 +1,4 @@
-"""SELECT and set operations: inputs, windows, items, grouping, conditions."""
+"""Binds SELECT and set operations: inputs, windows, items, grouping, conditions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SET_OPERATIONS: dict[type[exp.Expr], str] = {
 
 
 def bind_query(node: exp.Expr, binding: Binding, outer: Scope | None = None) -> Query:
-    """A SELECT, a set operation, or either in parentheses."""
+    """Binds a SELECT, a set operation, or either in parentheses. `outer`: the scope around an EXISTS."""
     if isinstance(node, exp.Subquery):
         return bind_query(node.this, binding, outer)
     if isinstance(node, exp.SetOperation):
@@ -57,13 +57,14 @@ def _bind_set_operation(node: exp.SetOperation, binding: Binding, outer: Scope |
     left, right = bind_query(node.this, binding, outer), bind_query(node.expression, binding, outer)
     left_columns, right_columns = item_columns(left), item_columns(right)
     if len(left_columns) != len(right_columns):
-        message = f"{kind} needs as many items on both sides, not {len(left_columns)} and {len(right_columns)}"
+        counts = f"{len(left_columns)} and {len(right_columns)}"
+        message = f"{kind} needs the same number of items on both sides, not {counts}"
         raise binding.error(message, node.expression)
     for position, (first, second) in enumerate(zip(left_columns, right_columns, strict=True)):
         common = _common_type(left, right, position)
         if common is None:
             message = (
-                f"{kind} cannot take {first.type} and {second.type} together, in item {position + 1} ({first.name})"
+                f"{kind} cannot take {first.type} and {second.type} together in item {position + 1} ({first.name})"
             )
             raise binding.error(message, node.expression, "write CAST(... AS ...) on one side")
         left, right = _item_as(left, position, common), _item_as(right, position, common)
@@ -71,7 +72,7 @@ def _bind_set_operation(node: exp.SetOperation, binding: Binding, outer: Scope |
 
 
 def _common_type(left: Query, right: Query, position: int) -> DataType | None:
-    """The type of an item of a set operation; NULL takes the type of the other side."""
+    """The common type of an item of both sides. A NULL takes the type of the other side."""
     first, second = item_columns(left)[position].type, item_columns(right)[position].type
     for query, other in ((left, second), (right, first)):
         item = query.items[position].expression if isinstance(query, Select) else None
@@ -81,7 +82,7 @@ def _common_type(left: Query, right: Query, position: int) -> DataType | None:
 
 
 def _item_as(query: Query, position: int, type_: DataType) -> Query:
-    """The query with one item converted to a type."""
+    """The query with the item at `position` converted to a type."""
     if isinstance(query, SetOperation):
         return replace(query, left=_item_as(query.left, position, type_), right=_item_as(query.right, position, type_))
     items = list(query.items)
@@ -133,7 +134,7 @@ class _SelectBinder:
         return select
 
     def _scope(self) -> Scope:
-        # Inside EXISTS columns carry their alias, so that the two sides of a condition can be told apart.
+        # Inside EXISTS columns have their input's alias, so that inner and outer columns can be told apart.
         return Scope(tuple(self.sources), self.outer, self.merged, qualified=self.outer is not None)
 
     # ---- inputs --------------------------------------------------------------------------------------------------
@@ -182,21 +183,21 @@ class _SelectBinder:
             kind = "a table" if relation.kind == "table" else "an archive"
             raise self.binding.error(f"'{relation.name}' is {kind}, and {kind} has no window", window)
         if not isinstance(relation, Named) and not windowed(relation):
-            raise self.binding.error("a query over tables alone has no window", window)
+            raise self.binding.error("a query that reads only tables has no window", window)
         return bind_window(window, schema, self.binding)
 
     def _named(self, name: exp.Identifier) -> Named:
         definition = self.binding.definition(name, "stream", "table", "query", "archive")
         assert isinstance(definition, StreamDefinition | TableDefinition | QueryDefinition | ArchiveDefinition)
         if isinstance(definition, ArchiveDefinition) and self.binding.registered:
-            message = f"'{definition.name}' is an archive, which is read once and not by a query that goes on"
-            raise self.binding.error(message, name, f"SELECT ... FROM {definition.name} reads it")
+            message = f"'{definition.name}' is an archive, which only a one-time query can read"
+            raise self.binding.error(message, name, f"write SELECT ... FROM {definition.name} without CREATE QUERY")
         timestamp = None if isinstance(definition, TableDefinition) else definition.timestamp
         retroactive = not isinstance(definition, TableDefinition) or definition.retroactive
         return Named(definition.name, definition.kind, definition.schema, timestamp, retroactive)
 
     def _merge(self, name: exp.Identifier) -> None:
-        """USING (column): equal on both sides, and one column from here on."""
+        """USING (column): adds the condition that both sides are equal, and makes them one column."""
         column = exp.Column(this=name.copy())
         left = Scope(tuple(self.sources[:-1]), None, self.merged, qualified=True).find(column, self.binding)
         right = Scope((self.sources[-1],), None, qualified=True).find(column, self.binding)
@@ -227,7 +228,7 @@ class _SelectBinder:
             raise self._with_alias_hint(error) from None
 
     def _with_alias_hint(self, error: BindError) -> BindError:
-        """Where WHERE names an item of SELECT, say so."""
+        """The error with a hint if the unknown column in WHERE is an item of SELECT."""
         aliases = {item.alias.lower() for item in self.node.expressions if isinstance(item, exp.Alias)}
         if error.span is not None and error.message.startswith("there is no column"):
             name = self.binding.text[error.span.start : error.span.end].strip('"`')
@@ -240,7 +241,7 @@ class _SelectBinder:
         if not isinstance(query, Select):
             raise self.binding.error("EXISTS takes one SELECT", node)
         if query.emit is not None:
-            raise self.binding.error(f"{query.emit} cannot stand inside EXISTS", node)
+            raise self.binding.error(f"{query.emit} is not allowed inside EXISTS", node)
         return Exists(negated, query)
 
     # ---- grouping and items --------------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ class _SelectBinder:
         return binder.bind(node if item is None else item)
 
     def _item_meant(self, node: exp.Expr, scope: Scope) -> exp.Expr | None:
-        """The item that a position or an alias in GROUP BY means; a column of an input wins over an alias."""
+        """The item that a position or alias in GROUP BY means. A column of an input takes precedence over an alias."""
         items = self.node.expressions
         if isinstance(node, exp.Literal) and not node.is_string:
             if not node.this.isdigit() or len(node.this) > 9 or not 1 <= int(node.this) <= len(items):
@@ -312,9 +313,9 @@ class _SelectBinder:
         return found
 
     def _check_name(self, name: str, names: set[str], node: exp.Expr) -> None:
-        """`names`: of the items before it, in lower case."""
+        """Refuses a reserved name and one of `names`, which are the names of earlier items in lower case."""
         if name.lower() in REPORT_COLUMNS and not self._of_archives:
-            hint = f"every report has {', '.join(REPORT_COLUMNS)} of its own; write AS and another name"
+            hint = f"{', '.join(REPORT_COLUMNS)} are columns that reports add; write AS and another name"
             raise self.binding.error(f"an item cannot be called '{name}'", node, hint)
         if name.lower() in names:
             hint = "name the columns that you want" if node.is_star else "write AS and another name"
@@ -322,7 +323,7 @@ class _SelectBinder:
 
     @property
     def _of_archives(self) -> bool:
-        """Whether all rows are archived ones: nothing is reported, and times are columns like others."""
+        """Whether all inputs are archives. Such a query makes no reports, so report columns are ordinary names."""
         return all(isinstance(entry.relation, Named) and entry.relation.kind == "archive" for entry in self.inputs)
 
     def _bind_having(
@@ -339,12 +340,12 @@ class _SelectBinder:
     # ---- checks --------------------------------------------------------------------------------------------------
 
     def _check_grouped(self, expression: Expression, group_by: tuple[Expression, ...], node: exp.Expr) -> None:
-        """Every column stands inside an aggregate or is grouped by."""
+        """Refuses a column that is neither inside an aggregate nor in GROUP BY."""
         if expression in group_by or isinstance(expression, AggregateCall | Literal):
             return
         if isinstance(expression, ColumnRef):
             places = (c for c in node.find_all(exp.Column) if c.name.lower() == expression.name.lower())
-            reason = "is neither in GROUP BY nor inside an aggregate" if group_by else "stands beside an aggregate"
+            reason = "is neither in GROUP BY nor inside an aggregate" if group_by else "is used beside an aggregate"
             raise self.binding.error(
                 f"column '{expression.name}' {reason}",
                 next(places, node),
@@ -367,7 +368,7 @@ class _SelectBinder:
 
 
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    """The parts that AND joins, parentheses around them opened."""
+    """The operands of nested ANDs, without parentheses around ANDs, EXISTS and NOT."""
     found: list[exp.Expr] = []
     waiting = [node]
     while waiting:
@@ -382,7 +383,7 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _negation(node: exp.Expr) -> tuple[bool, exp.Expr]:
-    """Whether a part is negated, and what is inside NOT and parentheses."""
+    """Whether a condition is negated, and the condition inside NOT and parentheses."""
     negated = False
     while isinstance(node, exp.Not | exp.Paren):
         negated ^= isinstance(node, exp.Not)

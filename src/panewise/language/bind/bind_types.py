@@ -1,4 +1,4 @@
-"""The names of types."""
+"""Binds the names of types."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from panewise.language.bind.binding import Binding
 from panewise.language.parse.syntax import TypeName
 from panewise.schema import TYPE_NAMES, DataType, decimal
 
-# What other systems call them: refused, with the name to write instead.
-_ELSEWHERE = {
+# Names of types in other systems. They are refused with a hint that names ours.
+_FOREIGN_NAMES = {
     "BOOL": "BOOLEAN",
     "INTEGER": "INT",
     "INT4": "INT",
@@ -32,10 +32,10 @@ _ELSEWHERE = {
 
 
 def bind_type(node: TypeName, binding: Binding) -> DataType:
-    """One of the nine types; any other is refused by name."""
+    """One of the nine types; BindError for any other name."""
     name: str = node.this
     if name not in TYPE_NAMES:
-        known = _ELSEWHERE.get(name)
+        known = _FOREIGN_NAMES.get(name)
         near = did_you_mean(name, TYPE_NAMES)
         listed = near if near.startswith("did you mean") else "types are " + ", ".join(TYPE_NAMES)
         hint = f"write {known}" if known else listed

@@ -1,4 +1,4 @@
-"""Windows: their parameters checked and brought to microseconds or rows."""
+"""Binds windows: checks their parameters and converts them to microseconds or numbers of rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def bind_window(node: StreamWindow, schema: Schema, binding: Binding) -> Window:
-    """The window that brackets after an input of that schema say."""
+    """The window in brackets after an input with that schema."""
     return _rows_window(node, schema, binding) if node.args.get("rows") else _time_window(node, binding)
 
 
 def bind_duration(node: Duration, binding: Binding) -> int:
-    """Microseconds of `1 MINUTE 30 SECONDS` or `'90 seconds'`."""
+    """The microseconds of `1 MINUTE 30 SECONDS` or `'90 seconds'`."""
     total = 0
     for part in node.expressions:
         with binding.at(part):
@@ -44,7 +44,7 @@ def bind_duration(node: Duration, binding: Binding) -> int:
 def _time_window(node: StreamWindow, binding: Binding) -> TimeWindow:
     partition, align, slide_node = (node.args.get(key) for key in ("partition", "align", "slide"))
     if partition:
-        raise binding.error("PARTITION BY goes with ROWS only", partition[0], "GROUP BY makes a result per value")
+        raise binding.error("only a ROWS window has PARTITION BY", partition[0], "GROUP BY gives one result per value")
     range_us: int | None = None
     if node.args.get("now"):
         range_us = 1
@@ -71,7 +71,7 @@ def _positive(node: Duration, clause: str, binding: Binding) -> int:
 
 def _rows_window(node: StreamWindow, schema: Schema, binding: Binding) -> RowsWindow:
     if node.args.get("align"):
-        raise binding.error("ALIGN goes with RANGE only", node.args["align"], "SLIDE of ROWS counts from the first row")
+        raise binding.error("a ROWS window has no ALIGN", node.args["align"], "its SLIDE counts from the first row")
     rows = _row_count(node.args["rows"], "ROWS", 1, binding)
     slide_node, offset_node = node.args.get("slide"), node.args.get("offset")
     slide = _row_count(_without_unit(slide_node, "SLIDE", binding), "SLIDE", 1, binding) if slide_node else None
@@ -82,13 +82,13 @@ def _rows_window(node: StreamWindow, schema: Schema, binding: Binding) -> RowsWi
         if column is None:
             raise binding.error(f"there is no column '{name.name}'", name, did_you_mean(name.name, schema.names))
         if column.name in partition_by:
-            raise binding.error(f"column '{column.name}' stands in PARTITION BY twice", name)
+            raise binding.error(f"column '{column.name}' is in PARTITION BY twice", name)
         partition_by.append(column.name)
     return RowsWindow(rows, slide, offset, tuple(partition_by), bool(node.args.get("internal")))
 
 
 def _without_unit(node: Duration, clause: str, binding: Binding) -> exp.Literal:
-    """The one number of a SLIDE or OFFSET that counts rows."""
+    """The number of a SLIDE or OFFSET that counts rows; it must have no unit."""
     part = node.expressions[0]
     if len(node.expressions) > 1 or part.args.get("unit") is not None or part.this.is_string:
         raise binding.error(f"{clause} of a ROWS window is a number of rows", node, f"write {clause} 10, for example")

@@ -1,7 +1,7 @@
-"""Binds parsed statements to the catalog: names found, types resolved, windows and options checked.
+"""Binds parsed statements to the catalog: finds names, resolves types, checks windows and options.
 
-`bind_one` takes one parsed statement at a time, so that a statement sees what those before it created. It reads the
-catalog and changes nothing. Whatever does not fit is a BindError that underlines the place in the given text.
+`bind_one` takes one parsed statement at a time, so that a statement sees what earlier ones created. It reads the
+catalog and changes nothing. Every mistake is a BindError that underlines its place in the given text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def bind_one(
     find_aggregate: Callable[[str], KnownAggregate | None] = registry.find,
     aggregate_names: Callable[[], Iterable[str]] = registry.names,
 ) -> Statement:
-    """The typed statement; `find_aggregate` and `aggregate_names` let an engine add aggregates of its own.
+    """The typed statement. `find_aggregate` and `aggregate_names` let an engine add aggregates of its own.
 
     >>> [statement] = parse("CREATE STREAM s (ts TIMESTAMP, price DOUBLE)")
     >>> bind_one(statement, Catalog()).schema.names
@@ -69,7 +69,10 @@ def bind_one(
 
 
 def _check_readable(statement: Statement, parsed: ParsedStatement) -> None:
-    """What is kept of a statement is its canonical text, which may nest deeper than what was written: `a::INT::INT`."""
+    """Refuses a statement whose canonical text, which is what is kept, is nested too deeply to be parsed again.
+
+    It may be nested more deeply than the text that the user wrote, for example of `a::INT::INT`.
+    """
     text = statement.text
     if sum(map(text.count, ("(", "CASE ", "NOT ", "-"))) < NESTING_MAX // 2:
         return
@@ -77,7 +80,7 @@ def _check_readable(statement: Statement, parsed: ParsedStatement) -> None:
         parse(text)
     except ParseError as error:
         raise BindError(
-            f"written out in full, the statement cannot be read again: {error.message}",
+            f"the canonical text of the statement cannot be parsed: {error.message}",
             text=parsed.text,
             span=parsed.span,
             hint="nest it less deeply",
@@ -110,26 +113,26 @@ def _create_stream(node: nodes.CreateStreamNode, text: str, binding: Binding) ->
     schema = _columns(node, binding)
     for declaration in node.expressions:
         if declaration.args.get("primary_key"):
-            raise binding.error("a stream has no PRIMARY KEY", declaration, "CREATE TABLE has one")
+            raise binding.error("a stream has no PRIMARY KEY", declaration, "only a table can have one: CREATE TABLE")
     timestamp, delay_us = _event_time(node, schema, binding)
     options = bind_options(node.args.get("options"), "stream", binding)
     return CreateStream(text, node.this.name, schema, timestamp, delay_us, options, exists)
 
 
 def _event_time(node: nodes.CreateStreamNode, schema: Schema, binding: Binding) -> tuple[str, int]:
-    """The event-time column and the delay: WATERMARK's, or the first TIMESTAMP column and none."""
+    """The event-time column and the delay of WATERMARK. Without WATERMARK, the first TIMESTAMP column and 0."""
     watermark: nodes.WatermarkNode | None = node.args.get("watermark")
     if watermark is None:
         first = next((column for column in schema if column.type == TIMESTAMP), None)
         if first is None:
-            raise binding.error("a stream needs a TIMESTAMP column", node.this, "it is the time of its rows")
+            raise binding.error("a stream needs a TIMESTAMP column", node.this, "it holds the event time of the rows")
         return first.name, 0
     column = _declared(schema, watermark.this, binding)
     if column.type != TIMESTAMP:
         raise binding.error(f"WATERMARK needs a TIMESTAMP column, '{column.name}' is {column.type}", watermark.this)
     again = watermark.expression
     if again is not None and _declared(schema, again, binding) != column:
-        raise binding.error(f"WATERMARK FOR {column.name} must be about {column.name}", again)
+        raise binding.error(f"WATERMARK FOR {column.name} AS ... must name {column.name} again", again)
     delay = watermark.args.get("delay")
     return column.name, bind_duration(delay, binding) if delay is not None else 0
 
@@ -146,7 +149,7 @@ def _create_table(node: nodes.CreateTableNode, text: str, binding: Binding) -> S
     for key in keys or listed:
         column = _declared(schema, key, binding)
         if column.name in primary_key:
-            raise binding.error(f"column '{column.name}' stands in PRIMARY KEY twice", key)
+            raise binding.error(f"column '{column.name}' is in PRIMARY KEY twice", key)
         primary_key.append(column.name)
     options = bind_options(node.args.get("options"), "table", binding)
     retroactive = not node.args.get("non_retroactive")
@@ -158,7 +161,7 @@ def _create_query(node: nodes.CreateQueryNode, text: str, binding: Binding) -> S
     binding.refuse_taken(node.this, "query", exists)
     options = bind_options(node.args.get("options"), "query", binding)
     query = bind_query(node.expression, replace(binding, registered=True))
-    return CreateQuery(text, node.this.name, query, print_node(node.expression), options, exists)
+    return CreateQuery(text, node.this.name, query, options, exists)
 
 
 def _create_sink(node: nodes.CreateSinkNode, text: str, binding: Binding) -> Statement:
@@ -220,7 +223,7 @@ def _explain(node: nodes.ExplainStatement, text: str, binding: Binding) -> State
 
 
 def _select_once(node: exp.Expr, text: str, binding: Binding) -> Statement:
-    # Once over what is held: a stream without a window is all of it.
+    # A one-time query reads all held rows of a stream that has no window.
     return SelectOnce(text, bind_query(node, replace(binding, default_window=TimeWindow(None))))
 
 

@@ -1,6 +1,6 @@
-"""What every part of the binder shares: the catalog, the text, the known aggregates, and errors with a place.
+"""What all parts of the binder share: the catalog, the text, the known aggregates, and errors with a place.
 
-Errors of the layers below (types, durations, functions) know no place; `Binding.at(node)` gives them the node's.
+Errors of the layers below (types, durations, functions) have no place. `Binding.at(node)` gives them the node's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from panewise.temporal import Window
 
 
 class KnownAggregate(Protocol):
-    """What the binder asks of an aggregate function; `result_type` raises BindError where the arguments do not fit.
+    """What the binder needs of an aggregate function. `result_type` raises BindError if the arguments do not fit.
 
-    `constants`: the value of each argument that is a literal, `...` for the others.
+    `constants` has the value of each argument that is a literal, and `...` for the others.
     """
 
     @property
@@ -31,26 +31,26 @@ class KnownAggregate(Protocol):
     def result_type(self, types: tuple[DataType, ...], constants: tuple[Any, ...], /) -> DataType: ...
 
 
-MATCHING = ("LIKE", "ILIKE", "CONTAINS", "STARTS_WITH", "ENDS_WITH")  # what there is in place of regular expressions
+MATCHING = ("LIKE", "ILIKE", "CONTAINS", "STARTS_WITH", "ENDS_WITH")  # suggested in place of regular expressions
 
 
 @dataclass(frozen=True)
 class Binding:
-    """The surroundings of one statement."""
+    """What the parts of the binder need to bind one statement."""
 
     catalog: Catalog
     text: str
     find_aggregate: Callable[[str], KnownAggregate | None]
     aggregate_names: Callable[[], Iterable[str]]
-    default_window: Window | None = None  # of a stream without a window; the planner refuses None
-    registered: bool = False  # a query that goes on, and not one that is answered once
+    default_window: Window | None = None  # the window of a stream that is given none; the planner refuses None
+    registered: bool = False  # whether the query comes from CREATE QUERY; otherwise it is answered once
 
     def error(self, message: str, node: exp.Expr, hint: str | None = None) -> BindError:
         return BindError(message, text=self.text, span=span_of(node), hint=hint)
 
     @contextmanager
     def at(self, node: exp.Expr) -> Iterator[None]:
-        """Errors that are raised inside without a place get the node's."""
+        """Gives the node's place to errors that are raised inside without one."""
         try:
             yield
         except QueryError as error:
@@ -61,12 +61,12 @@ class Binding:
             raise self.error(error.message, node, error.hint) from None
 
     def definition(self, name: exp.Identifier, *kinds: str) -> Definition:
-        """The definition of that name, of one of these kinds."""
+        """The definition of that name, which must be of one of these kinds."""
         with self.at(name):
             return self.catalog.get(name.name, *kinds)
 
     def refuse_taken(self, name: exp.Identifier, kind: str, if_not_exists: bool) -> None:
-        """A name for something new is free, or taken by the same kind under IF NOT EXISTS."""
+        """Refuses a name that is taken, except by a definition of the same kind under IF NOT EXISTS."""
         existing = self.catalog.find(name.name)
         if existing is None or (if_not_exists and existing.kind == kind):
             return
@@ -75,19 +75,20 @@ class Binding:
         raise self.error(f"there is already {article} {existing.kind} '{existing.name}'", name, hint)
 
     def no_function(self, name: str, scalars: Iterable[str], node: exp.Expr) -> BindError:
+        """The error for an unknown function, with the nearest names and all aggregate functions as hint."""
         aggregates = sorted(self.aggregate_names())
         names = [*scalars, *aggregates]
         near = did_you_mean(name, names)
         known = "aggregate functions are " + ", ".join(aggregates)
         if not near.startswith("did you mean"):
-            alike = _of_the_same_words(name, [*names, *MATCHING])
+            alike = _sharing_a_word(name, [*names, *MATCHING])
             near = f"the nearest are {', '.join(alike)};" if alike else ""
         hint = f"{near} {known}".strip()
         return self.error(f"there is no function '{name}'", node, hint)
 
 
-def _of_the_same_words(name: str, known: Iterable[str]) -> list[str]:
-    """Functions whose names have a word in common with this one."""
+def _sharing_a_word(name: str, known: Iterable[str]) -> list[str]:
+    """The known functions whose names share a word with `name`, sorted."""
     words = set(name.upper().split("_"))
     if any(word.startswith(("REGEX", "RLIKE", "MATCH")) for word in words):
         return list(MATCHING)

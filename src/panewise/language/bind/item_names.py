@@ -1,4 +1,4 @@
-"""The name of an item that has no alias: a column's own, otherwise its text with functions in lower case."""
+"""The name of an item without an alias: the name of a column, otherwise its text with functions in lower case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from panewise.language.parse.printer import CqlGenerator
 
 
 def readable_name(node: exp.Expr) -> str:
-    """The text that heads a column nobody named.
+    """The name of an item that has no alias and is not a column.
 
     >>> from panewise.language.parse.dialect import parse_one
     >>> readable_name(parse_one("SELECT MAX(price) - MIN(price) FROM trades").node.expressions[0])

@@ -1,4 +1,4 @@
-"""WSTREAM as a subquery: windowed output (Golab 2006, section 3.4) in terms of windows over SELECT.
+"""Rewrites WSTREAM, windowed output (Golab 2006, section 3.4), as a window over a subquery.
 
     SELECT WSTREAM(*)[W] FROM s [V]                ->  SELECT * FROM (SELECT ISTREAM * FROM s [V INTERNAL]) [W]
     SELECT k, SUM(WSTREAM(SUM(a))[W])              ->  SELECT k, SUM(wstream_1) FROM
@@ -6,8 +6,8 @@
                                                           FROM s [V INTERNAL] GROUP BY k) [W] GROUP BY k
 
 Every input of the inner SELECT is INTERNAL, so that its output is append-only. An inner SELECT that aggregates appends
-all rows of each report; ISTREAM would drop a sum that equals the one before. What stands outside of WSTREAM, HAVING
-included, is about the windowed rows; where the whole list is in WSTREAM, HAVING is part of the inner SELECT.
+all rows of each report, because ISTREAM would drop a sum that equals the previous one. Everything outside of WSTREAM,
+including HAVING, applies to the windowed rows. If the whole list is in WSTREAM, HAVING moves to the inner SELECT.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from panewise.language.parse import syntax as nodes
 
 
 def rewrite_wstream(select: nodes.StreamSelect, binding: Binding) -> nodes.StreamSelect:
-    """The SELECT without WSTREAM; the same SELECT where it has none."""
+    """The rewritten SELECT, or the same SELECT if it has no WSTREAM."""
     found = _windowed_results(select)
     if not found:
         return select
     for result in found:
         if any(isinstance(part, nodes.WindowedResult) for part in result.walk() if part is not result):
-            raise binding.error("WSTREAM cannot stand inside WSTREAM", result)
+            raise binding.error("WSTREAM is not allowed inside WSTREAM", result)
         if result.args["window"] != found[0].args["window"]:
-            raise binding.error("all WSTREAM of a SELECT must have the same window", result.args["window"])
+            raise binding.error("every WSTREAM of a SELECT must have the same window", result.args["window"])
     if len(select.expressions) == 1 and select.expressions[0] is found[0]:
         return _windowed_list(select, found[0], binding)
     return _windowed_columns(select, binding)
@@ -65,7 +65,7 @@ def _windowed_columns(select: nodes.StreamSelect, binding: Binding) -> nodes.Str
         inner.set("group", exp.Group(expressions=[value.copy() for _, value in group]))
     for name, value in group:
         if isinstance(value, exp.Literal | exp.Boolean | exp.Null):
-            continue  # a constant is itself, and where one stands (DATE '2026-01-31') a column may not
+            continue  # a column cannot replace the text inside DATE '2026-01-31', and a constant needs no replacement
         for place in [*outer.expressions, *filter(None, [outer.args.get("having")])]:
             for node in [node for node in place.find_all(type(value)) if node == value]:
                 node.replace(_column(name, node))
@@ -79,7 +79,7 @@ def _windowed_columns(select: nodes.StreamSelect, binding: Binding) -> nodes.Str
 
 
 def _grouped(select: nodes.StreamSelect) -> list[tuple[str, exp.Expr]]:
-    """The grouping expressions with the names that the inner SELECT gives them; an alias stands for its item."""
+    """The grouping expressions with their names in the inner SELECT. An alias is replaced by its item."""
     group = select.args.get("group")
     aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     found = []
@@ -92,7 +92,7 @@ def _grouped(select: nodes.StreamSelect) -> list[tuple[str, exp.Expr]]:
 
 
 def _named(item: exp.Expr) -> exp.Expr:
-    """An item keeps the name that it would have had."""
+    """The item with the name that it would have had without the rewrite."""
     if isinstance(item, exp.Alias | exp.Star | exp.Column):
         return item
     name = readable_name(item)
@@ -127,7 +127,7 @@ def _outer_select(
 
 
 def _column(name: str, place: exp.Expr) -> exp.Column:
-    """A column that an error would underline where the expression that it stands for was."""
+    """A column with the place of the expression that it replaces, for errors."""
     column = exp.Column(this=exp.to_identifier(name, quoted=True))
     for part in (column, column.this):
         part.update_positions(place)

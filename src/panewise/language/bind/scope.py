@@ -1,4 +1,4 @@
-"""Which columns a name may mean: the inputs of a SELECT and, inside EXISTS, those of the SELECT around it."""
+"""The columns that a name may mean: those of a SELECT's inputs and, inside EXISTS, of the SELECT around it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from panewise.language.bind.binding import Binding
 from panewise.language.expressions import ColumnRef
 from panewise.schema import Column, Schema
 
-# The columns that every report brings along; no item of SELECT may take their names.
+# Columns that reports add. No item of SELECT may have one of these names.
 REPORT_COLUMNS = ("window_start", "window_end", "instant", "change")
 
 
 @dataclass(frozen=True)
 class ScopeSource:
-    """An input under its alias; `*` does not show the report columns of a query."""
+    """An input under its alias. `report`: the input is a query, whose report columns `*` leaves out."""
 
     alias: str
     schema: Schema
@@ -29,12 +29,12 @@ class ScopeSource:
 
 @dataclass(frozen=True)
 class Scope:
-    """The inputs in order. `merged` are the columns of USING, in lower case: one column, not several."""
+    """The inputs in order. `merged`: the columns of USING in lower case, each of which counts as one column."""
 
     sources: tuple[ScopeSource, ...]
     outer: Scope | None = None
     merged: frozenset[str] = frozenset()
-    qualified: bool = False  # columns carry their input's alias even where there is one input
+    qualified: bool = False  # columns have their input's alias even if there is only one input
 
     def reference(self, source: ScopeSource, column: Column) -> ColumnRef:
         several = self.qualified or len(self.sources) > 1
@@ -92,8 +92,8 @@ class Scope:
         known = [column for source in self.sources for column in source.schema.names]
         hint = did_you_mean(name, known)
         if name.lower() in ("window_start", "window_end"):
-            hint = "every report has window_start and window_end by itself; leave it out"
+            hint = "every report has window_start and window_end; do not select them"
         elif node.this.args.get("quoted") and not hint.startswith("did you mean"):
             doubled = name.replace("'", "''")
-            hint = f"a text stands in single quotes: '{doubled}'"
+            hint = f"write a text in single quotes: '{doubled}'"
         return binding.error(f"there is no column '{name}'", node, hint)

@@ -1,7 +1,7 @@
-"""The columns that a query's results have, report columns first, and the event time among them.
+"""The columns of a query's results, report columns first, and which of them is the event time.
 
-A periodic query (some window has SLIDE) gives `window_start`, `window_end` and its items. A continuous one gives
-`instant`, then `change` where it is a change log, then its items. A query over tables alone gives its items.
+A periodic query (some window has SLIDE) has `window_start`, `window_end` and its items. A continuous one has `instant`,
+then `change` if it is a change log, then its items. A query that reads only tables has its items.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from panewise.schema import INT, TIMESTAMP, Column, Schema
 
 
 def periodic(query: Query) -> bool:
-    """Whether the query reports at slides rather than at every change."""
+    """Whether the query reports at slides, and not at every change."""
     if isinstance(query, SetOperation):
         return periodic(query.left) or periodic(query.right)
     return any(_input_periodic(entry) for entry in query.inputs)
 
 
 def windowed(query: Query) -> bool:
-    """Whether the query sees any stream, directly or in a subquery."""
+    """Whether the query reads a stream, directly or in a subquery."""
     if isinstance(query, SetOperation):
         return windowed(query.left) or windowed(query.right)
     return any(
@@ -28,7 +28,7 @@ def windowed(query: Query) -> bool:
 
 
 def emitted(query: Query) -> Emission:
-    """How the query's relation becomes a stream, with the default of its windows resolved."""
+    """How the query's relation becomes a stream: as the query says, or the default of its windows."""
     if isinstance(query, SetOperation):
         left, right = emitted(query.left), emitted(query.right)
         return left if left == right else Emission.RSTREAM if periodic(query) else Emission.CHANGES
@@ -38,12 +38,12 @@ def emitted(query: Query) -> Emission:
     internal = bool(windows) and all(window.internal for window in windows)
     if not periodic(query):
         return Emission.ISTREAM if internal else Emission.CHANGES
-    # A report of an aggregate is new even where its values repeat; a selected row is new once.
+    # An aggregate reports at every slide, even if its value has not changed. A selected row is new only once.
     return Emission.ISTREAM if internal and not query.aggregated else Emission.RSTREAM
 
 
 def item_columns(query: Query) -> tuple[Column, ...]:
-    """The selected items; a set operation takes the names of its left side."""
+    """The columns of the selected items. A set operation has the names of its left side."""
     while isinstance(query, SetOperation):
         query = query.left
     return tuple(Column(item.name, item.expression.type) for item in query.items)
@@ -60,12 +60,12 @@ def report_columns(query: Query) -> tuple[Column, ...]:
 
 
 def result_columns(query: Query) -> Schema:
-    """The columns of the query's results, as another query sees them."""
+    """The columns of the query's results, as a query over it sees them."""
     return Schema((*report_columns(query), *item_columns(query)))
 
 
 def event_time(query: Query) -> str | None:
-    """The event-time column of the results; None for a query over tables alone."""
+    """The event-time column of the results; None if the query reads only tables."""
     if not windowed(query):
         return None
     return "window_end" if periodic(query) else "instant"

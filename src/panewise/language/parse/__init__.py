@@ -1,4 +1,8 @@
-"""From text to a syntax tree and back: CQL as a dialect of sqlglot."""
+"""From text to a syntax tree and back: CQL as a dialect of sqlglot.
+
+`dialect` is the way in. `tokens` makes tokens; `parse_expressions`, `parse_select` and `parse_statements` parse them,
+each on top of the one before. `syntax` defines the nodes that sqlglot lacks, and `printer` prints all nodes.
+"""
 
 from typing import TYPE_CHECKING
 

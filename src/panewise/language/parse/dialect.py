@@ -1,7 +1,7 @@
 """CQL as a sqlglot dialect: `parse` turns a text into statements, `print_node` turns a node back into text.
 
-A text holds any number of statements, separated by `;`, with comments. All of it is parsed before any of it is used.
-Whatever is wrong is a ParseError with its place in the given text. Time is linear in the text.
+A text holds any number of statements, separated by `;`, with comments. The whole text is parsed before anything runs.
+Every mistake is a ParseError with its place in the given text. Time is linear in the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CQL(Dialect):
 
 @dataclass(frozen=True)
 class ParsedStatement:
-    """One statement: its tree, the whole text that it came from, and its place in it."""
+    """One statement: its tree, the whole text that it was parsed from, and its place in that text."""
 
     node: exp.Expr
     text: str
@@ -64,7 +64,7 @@ def parse(text: str) -> list[ParsedStatement]:
 
 
 def parse_one(text: str) -> ParsedStatement:
-    """The one statement of a text."""
+    """The only statement of a text; ParseError if there are none or several."""
     statements = parse(text)
     if len(statements) != 1:
         raise ParseError(f"expected one statement, found {len(statements)}")
@@ -86,5 +86,5 @@ def _parse_one(tokens: list[Token], text: str) -> ParsedStatement:
     except RecursionError:
         raise ParseError("the statement is nested too deeply", text=text, span=span) from None
     except (sqlglot.errors.SqlglotError, ValueError) as error:
-        # A mistake that sqlglot words itself; it has no token to underline.
+        # sqlglot wrote this message. It has no token to underline.
         raise ParseError(f"the statement cannot be parsed: {error}", text=text, span=span) from error

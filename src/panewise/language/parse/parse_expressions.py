@@ -1,8 +1,8 @@
-"""Expressions: sqlglot's precedence levels over a closed set of operators, functions and literals.
+"""Parses expressions: sqlglot's precedence levels over a closed set of operators, functions and literals.
 
-Operators that panewise has no meaning for are taken out of sqlglot's tables, and the places where sqlglot forgives a
-mistake (a trailing comma, BETWEEN without AND) are strict here. Every function is an `exp.Anonymous` with its name in
-upper case; the binder knows which exist. Nesting is limited, so that no text can exhaust the interpreter's stack.
+sqlglot's tables are reduced to the operators of CQL, and mistakes that sqlglot accepts (a trailing comma, BETWEEN
+without AND) are refused. Every function is an `exp.Anonymous` with its name in upper case; the binder knows which
+exist. Nesting is limited, so that no text can exhaust the interpreter's stack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from panewise.errors import ParseError, Span
-from panewise.language.parse import syntax as nodes
+from panewise.language.parse.syntax import Duration, DurationPart, IntervalLiteral, TimeLiteral, TypeName
 
 # One level of parentheses takes about 18 frames of the interpreter's 1,000.
 NESTING_MAX = 40
@@ -25,15 +25,15 @@ NodeType = TypeVar("NodeType", bound=exp.Expr)
 
 _FUNCTION_NAMES = {TokenType.VAR, TokenType.LEFT, TokenType.RIGHT, TokenType.EXISTS}
 _AFTER_FUNCTIONS = {
-    "OVER": "the windows of CQL stand in brackets after an input",
+    "OVER": "write a window in brackets after its input",
     "FILTER": "write the aggregate over CASE WHEN condition THEN value END",
-    "WITHIN": "WITHIN GROUP goes with PERCENTILE_CONT and PERCENTILE_DISC",
+    "WITHIN": "only PERCENTILE_CONT and PERCENTILE_DISC have WITHIN GROUP",
 }
 _WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")
 
 
 class Refusal(sqlglot.errors.ParseError):
-    """A ParseError of ours on its way out of sqlglot's parser, which catches its own kind where it backtracks."""
+    """Carries a ParseError of ours out of sqlglot's parser. When sqlglot backtracks, it catches only its own errors."""
 
     def __init__(self, error: ParseError) -> None:
         super().__init__(error.message)
@@ -93,13 +93,13 @@ class ExpressionParser(Parser):
         self.refuse(message, token)
 
     def refuse(self, message: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
-        """Stop with a message that underlines the token, by default the current one."""
+        """Stops with a message that underlines the token, by default the current one."""
         raise Refusal(ParseError(message, text=self.sql, span=self._place(token), hint=hint))
 
     def refuse_unless(self, expected: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
         place = self._place(token).start
         if hint is None and self.sql[place - 1 : place + 1] == "==":  # two tokens
-            hint = "equality is written with one ="
+            hint = "write one = to compare"
         self.refuse(f"expected {expected}, found {self._found(token)}", token, hint)
 
     def _place(self, token: Token | None) -> Span:
@@ -138,7 +138,7 @@ class ExpressionParser(Parser):
         return node
 
     def name(self, what: str) -> exp.Identifier:
-        """An identifier, quoted or not; what else it might be is refused with the words of `what`."""
+        """An identifier, quoted or not. `what` names in the error message what was expected."""
         if not self._match_set((TokenType.VAR, TokenType.IDENTIFIER)):
             quotable = bool(self._curr) and self._curr.text.isalpha()
             self.refuse_unless(what, hint="write the word in double quotes to use it as a name" if quotable else None)
@@ -148,7 +148,7 @@ class ExpressionParser(Parser):
         return self.expression(exp.Identifier(this=self._prev.text, quoted=quoted), self._prev)
 
     def separated(self, parse: Callable[[], NodeType]) -> list[NodeType]:
-        """One or more, separated by commas."""
+        """One or more nodes, separated by commas."""
         found = [parse()]
         while self._match(TokenType.COMMA):
             found.append(parse())
@@ -182,16 +182,16 @@ class ExpressionParser(Parser):
         start = self._curr
         if self._next.token_type in (TokenType.STRING, TokenType.NUMBER) and self.word_is("INTERVAL"):
             self._advance()
-            return self.placed(self.expression(nodes.IntervalLiteral(this=self.duration())), start)
+            return self.placed(self.expression(IntervalLiteral(this=self.duration())), start)
         if self._next.token_type == TokenType.STRING and self.word_is("DATE", "TIMESTAMP"):
             self._advance(2)
             literal = exp.Literal.string(self._prev.text)
-            moment = self.placed(self.expression(nodes.TimeLiteral(this=literal, kind=start.text.upper())), start)
+            moment = self.placed(self.expression(TimeLiteral(this=literal, kind=start.text.upper())), start)
             return self._parse_column_ops(moment)
         return self._parse_column()
 
-    def duration(self, clauses: tuple[str, ...] = ()) -> nodes.Duration:
-        """`5 SECONDS`, `1 MINUTE 30 SECONDS`, `'5 seconds'`; a word of `clauses` is no unit."""
+    def duration(self, clauses: tuple[str, ...] = ()) -> Duration:
+        """`5 SECONDS`, `1 MINUTE 30 SECONDS` or `'5 seconds'`. A word of `clauses` ends it."""
         start = self._curr
         parts = []
         while self._match_set((TokenType.NUMBER, TokenType.STRING)):
@@ -202,13 +202,13 @@ class ExpressionParser(Parser):
             if self._curr.token_type == TokenType.VAR and self._curr.text.upper() not in clauses:
                 self._advance()
                 unit = self.expression(exp.Var(this=self._prev.text.upper()), self._prev)
-            parts.append(self.expression(nodes.DurationPart(this=literal, unit=unit)))
+            parts.append(self.expression(DurationPart(this=literal, unit=unit)))
         if not parts:
             self.refuse_unless("a number")
-        return self.placed(self.expression(nodes.Duration(expressions=parts)), start)
+        return self.placed(self.expression(Duration(expressions=parts)), start)
 
-    def type_name(self) -> nodes.TypeName:
-        """A type: a word and, in parentheses, numbers."""
+    def type_name(self) -> TypeName:
+        """A type: a word, and numbers in parentheses if there are any."""
         start = self._curr
         if not self._match(TokenType.VAR):
             self.refuse_unless("a type")
@@ -217,7 +217,7 @@ class ExpressionParser(Parser):
         if self._match(TokenType.L_PAREN):
             numbers = self.separated(lambda: self._parse_number() or self.refuse_unless("a number"))
             self.expect(TokenType.R_PAREN, ")")
-        return self.placed(self.expression(nodes.TypeName(this=name, expressions=numbers)), start)
+        return self.placed(self.expression(TypeName(this=name, expressions=numbers)), start)
 
     def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
         if not isinstance(this, exp.Column) and self._match(TokenType.DOT, advance=False):
@@ -238,7 +238,7 @@ class ExpressionParser(Parser):
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         if this is not None and self._match_set((TokenType.L_BRACKET, TokenType.L_BRACE), advance=False):
             self.refuse(
-                f"unexpected {self._found()}", hint="a window stands after an input in FROM or after WSTREAM(...)"
+                f"unexpected {self._found()}", hint="write a window after an input in FROM or after WSTREAM(...)"
             )
         return this
 
@@ -300,7 +300,7 @@ class ExpressionParser(Parser):
         return call
 
     def _call(self, token: Token, name: str) -> exp.Expr:
-        """What follows the name of a function and its opening parenthesis."""
+        """The call whose name and opening parenthesis have been read."""
         found: exp.Expr
         if token.token_type == TokenType.EXISTS:
             query = self._parse_select() or self.refuse_unless("SELECT")
@@ -330,7 +330,7 @@ class ExpressionParser(Parser):
             self.refuse_unless("ORDER BY")
         value = self.required()
         if self.word_is("DESC"):
-            self.refuse("DESC is not part of the language here", hint="the fraction counts from the least value")
+            self.refuse("DESC is not part of the language here", hint="the fraction is counted from the least value")
         self._match_text_seq("ASC")
         self.expect(TokenType.R_PAREN, ")")
         return self.expression(exp.Anonymous(this=call.this, expressions=[value, *call.expressions]))

@@ -1,6 +1,6 @@
-"""SELECT: relation-to-stream words, items, inputs with windows in brackets, joins and set operations.
+"""Parses SELECT: ISTREAM, DSTREAM and RSTREAM, items, inputs with windows in brackets, joins and set operations.
 
-Clauses of SQL that a query over streams does not have (ORDER BY, LIMIT, QUALIFY, ...) are refused here by name.
+SQL clauses that a query over streams does not have (ORDER BY, LIMIT, QUALIFY, ...) are refused here by name.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from panewise.language.parse import syntax as nodes
 from panewise.language.parse.parse_expressions import ExpressionParser
+from panewise.language.parse.syntax import FromItem, StreamSelect, StreamWindow, WindowedResult
 
 EMIT_WORDS = ("ISTREAM", "DSTREAM", "RSTREAM")
 WINDOW_CLAUSES = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "SLIDE", "OFFSET", "ALIGN", "INTERNAL")
 
-# Words that would otherwise be taken for an alias where they stand.
-_SORT = "rows come in the order of their time; an answer can be sorted where it arrives: table.sort_by('column')"
+_SORT = "rows come in time order; sort an answer after you have received it: table.sort_by('column')"
+# Words with their hints. Without this list each would be taken for an alias.
 REFUSED_WORDS: dict[str, str | None] = {
     "ANTI": "write WHERE NOT EXISTS (...)",
     "ASOF": None,
@@ -31,7 +31,7 @@ REFUSED_WORDS: dict[str, str | None] = {
     "MATCH_RECOGNIZE": None,
     "MINUS": "write EXCEPT",
     "NATURAL": "write JOIN ... USING (...)",
-    "OFFSET": "OFFSET of a window stands in its brackets",
+    "OFFSET": "write the OFFSET of a window inside its brackets",
     "ORDER": _SORT,
     "PIVOT": None,
     "QUALIFY": None,
@@ -40,12 +40,12 @@ REFUSED_WORDS: dict[str, str | None] = {
     "STRAIGHT_JOIN": None,
     "TABLESAMPLE": None,
     "UNPIVOT": None,
-    "WINDOW": "a window stands in brackets after its input",
-    "WITH": "write a subquery in FROM; options of a query stand before AS: CREATE QUERY name WITH (...) AS SELECT ...",
+    "WINDOW": "write a window in brackets after its input",
+    "WITH": "write a subquery in FROM; write options before AS: CREATE QUERY name WITH (...) AS SELECT ...",
 }
 
 
-# Everything that looks at a plan goes down its whole depth, and each of them makes it one deeper.
+# Each set operation makes the plan one level deeper, and every walk over a plan is recursive.
 SET_OPERATIONS_MAX = 64
 
 
@@ -55,7 +55,7 @@ class SelectParser(ExpressionParser):
         self._set_operations = 0
 
     def _parse_select(self, *arguments: Any, **options: Any) -> exp.Expr | None:
-        """A query where one begins, otherwise None: sqlglot asks at every opening parenthesis."""
+        """The query that begins here, or None. sqlglot calls this at every opening parenthesis."""
         if self._curr.token_type == TokenType.SELECT:
             return self.query()
         if self.word_is("WITH", "VALUES") and self._next.token_type in (TokenType.VAR, TokenType.L_PAREN):
@@ -63,7 +63,7 @@ class SelectParser(ExpressionParser):
         return self.query() if self._selects_in_parentheses() else None
 
     def _selects_in_parentheses(self) -> bool:
-        """Whether the parentheses that open here hold one side of a set operation: `((SELECT ...) UNION ...)`."""
+        """Whether the parentheses that open here enclose one side of a set operation: `((SELECT ...) UNION ...)`."""
         index = self._index
         while index < len(self._tokens) and self._tokens[index].token_type == TokenType.L_PAREN:
             index += 1
@@ -82,7 +82,7 @@ class SelectParser(ExpressionParser):
     # ---- set operations ------------------------------------------------------------------------------------------
 
     def query(self) -> exp.Query:
-        """SELECTs joined by UNION and EXCEPT, and by INTERSECT, which binds more tightly."""
+        """SELECTs combined by UNION and EXCEPT, and by INTERSECT, which binds more tightly."""
         self.enter()
         left = self._intersection()
         while self._match_set((TokenType.UNION, TokenType.EXCEPT)):
@@ -119,7 +119,7 @@ class SelectParser(ExpressionParser):
 
     # ---- one SELECT ----------------------------------------------------------------------------------------------
 
-    def _select(self, start: Token) -> nodes.StreamSelect:
+    def _select(self, start: Token) -> StreamSelect:
         emit, restore = self._emit()
         distinct = exp.Distinct() if self._match(TokenType.DISTINCT) else None
         if distinct is None:
@@ -136,7 +136,7 @@ class SelectParser(ExpressionParser):
             self._refuse_clause()
             self.refuse_unless("FROM")
         source = self.expression(exp.From(this=self.from_item()))
-        select = nodes.StreamSelect(
+        select = StreamSelect(
             emit=emit,
             restore=restore,
             distinct=distinct,
@@ -151,7 +151,7 @@ class SelectParser(ExpressionParser):
         return self.placed(self.expression(select), start)
 
     def _emit(self) -> tuple[str | None, bool]:
-        """ISTREAM, DSTREAM or RSTREAM, and whether RESTORE follows; the dissertation writes `Istream-restore`."""
+        """ISTREAM, DSTREAM or RSTREAM, and whether RESTORE follows. The dissertation writes `Istream-restore`."""
         if not self.word_is(*EMIT_WORDS, "WSTREAM"):
             return None, False
         word = self._curr.text.upper()
@@ -160,14 +160,14 @@ class SelectParser(ExpressionParser):
         self._match(TokenType.DASH)
         if self.word_is("RESTORE"):
             if word in ("DSTREAM", "WSTREAM"):
-                self.refuse(f"{word} RESTORE is not defined", hint="RESTORE goes with ISTREAM and RSTREAM")
+                self.refuse(f"{word} cannot have RESTORE", hint="write RESTORE after ISTREAM or RSTREAM")
             self._advance()
             return word, True
         self._retreat(index + (word != "WSTREAM"))
         return (None if word == "WSTREAM" else word), False
 
     def _list_in_parentheses(self) -> bool:
-        """Whether the whole list of items stands in parentheses, as in `ISTREAM(a, b) FROM`."""
+        """Whether the whole list of items is in parentheses, as in `ISTREAM(a, b) FROM`."""
         if self._curr.token_type != TokenType.L_PAREN:
             return False
         depth = 0
@@ -180,8 +180,8 @@ class SelectParser(ExpressionParser):
 
     def _parse_column(self) -> exp.Expr | None:
         if self.word_is(*EMIT_WORDS):
-            hint = "it stands right after SELECT; in double quotes it is a name"
-            self.refuse(f"{self._curr.text.upper()} cannot stand here", hint=hint)
+            hint = "write it directly after SELECT; in double quotes it is a name"
+            self.refuse(f"{self._curr.text.upper()} is not allowed here", hint=hint)
         return super()._parse_column()
 
     def item(self) -> exp.Expr:
@@ -222,7 +222,7 @@ class SelectParser(ExpressionParser):
 
     # ---- inputs --------------------------------------------------------------------------------------------------
 
-    def from_item(self) -> nodes.FromItem:
+    def from_item(self) -> FromItem:
         start = self._curr
         source: exp.Expr
         if self._match(TokenType.L_PAREN):
@@ -236,7 +236,7 @@ class SelectParser(ExpressionParser):
         alias = self._alias()
         if window is None:
             window = self._window_in_brackets()
-        return self.placed(self.expression(nodes.FromItem(this=source, window=window, alias=alias)), start)
+        return self.placed(self.expression(FromItem(this=source, window=window, alias=alias)), start)
 
     def _joins(self) -> list[exp.Join]:
         joins = []
@@ -269,7 +269,7 @@ class SelectParser(ExpressionParser):
 
     # ---- windows -------------------------------------------------------------------------------------------------
 
-    def _window_in_brackets(self) -> nodes.StreamWindow | None:
+    def _window_in_brackets(self) -> StreamWindow | None:
         start = self._curr
         if not self._match(TokenType.L_BRACKET):
             return None
@@ -277,7 +277,7 @@ class SelectParser(ExpressionParser):
         while not self._match(TokenType.R_BRACKET):
             clause = "PARTITION" if self._match(TokenType.PARTITION_BY, advance=False) else self._curr.text.upper()
             if clause.lower() in found:
-                self.refuse(f"{clause} stands here twice")
+                self.refuse(f"{clause} is given twice")
             if clause == "PARTITION":
                 self._advance()
                 found["partition"] = self.separated(lambda: self.name("a column"))
@@ -286,7 +286,7 @@ class SelectParser(ExpressionParser):
                 self._window_clause(clause, found)
             else:
                 more = "']'" if found else "a window"
-                self.refuse_unless(more, hint="a window is made of PARTITION BY, " + ", ".join(WINDOW_CLAUSES))
+                self.refuse_unless(more, hint="clauses of a window are PARTITION BY, " + ", ".join(WINDOW_CLAUSES))
         kinds = [kind for kind in ("range", "rows", "now", "unbounded") if kind in found]
         if len(kinds) != 1:
             self.refuse(
@@ -295,7 +295,7 @@ class SelectParser(ExpressionParser):
                 else f"a window cannot have both {kinds[0].upper()} and {kinds[1].upper()}",
                 start if not kinds else self._prev,
             )
-        return self.placed(self.expression(nodes.StreamWindow(**found)), start)
+        return self.placed(self.expression(StreamWindow(**found)), start)
 
     def _window_clause(self, clause: str, found: dict[str, object]) -> None:
         key = clause.lower()
@@ -323,4 +323,4 @@ class SelectParser(ExpressionParser):
         window = self._window_in_brackets()
         if window is None:
             self.refuse_unless("a window in brackets")
-        return self.placed(self.expression(nodes.WindowedResult(expressions=items, window=window)), token)
+        return self.placed(self.expression(WindowedResult(expressions=items, window=window)), token)

@@ -1,4 +1,4 @@
-"""The statements of CQL, each recognised by its first word."""
+"""Parses the statements of CQL. The first word says which statement it is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,28 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from panewise.errors import did_you_mean
-from panewise.language.parse import syntax as nodes
 from panewise.language.parse.parse_select import SelectParser
+from panewise.language.parse.syntax import (
+    AlterArchiveNode,
+    AlterStreamNode,
+    ColumnDeclaration,
+    CreateArchiveNode,
+    CreateQueryNode,
+    CreateSinkNode,
+    CreateStreamNode,
+    CreateTableNode,
+    DeleteRows,
+    DropDefinition,
+    Duration,
+    ExplainStatement,
+    InsertRows,
+    OptionNode,
+    ResumeQueryNode,
+    ShowDefinitions,
+    SuspendQueryNode,
+    UpdateRows,
+    WatermarkNode,
+)
 
 KINDS = ("STREAM", "TABLE", "QUERY", "SINK", "ARCHIVE")
 SHOWN_KINDS = ("STREAMS", "TABLES", "QUERIES", "SINKS", "ARCHIVES")
@@ -17,7 +37,7 @@ SHOWN_KINDS = ("STREAMS", "TABLES", "QUERIES", "SINKS", "ARCHIVES")
 
 class CqlParser(SelectParser):
     def parse_one(self, tokens: list[Token], text: str) -> exp.Expr:
-        """The one statement that these tokens of a text make."""
+        """The statement that these tokens of a text make."""
         self.reset()
         self.sql = text
         self._chunks = [tokens]
@@ -75,7 +95,7 @@ class CqlParser(SelectParser):
 
     def _create_stream(self, name: exp.Identifier, exists: bool) -> exp.Expr:
         columns: list[exp.Expr] = []
-        watermarks: list[nodes.WatermarkNode] = []
+        watermarks: list[WatermarkNode] = []
 
         def part() -> exp.Expr:
             if self.word_is("WATERMARK") and self._next.text.upper() == "FOR":
@@ -91,25 +111,25 @@ class CqlParser(SelectParser):
         self.expect(TokenType.R_PAREN, ")")
         watermark = watermarks[0] if watermarks else None
         return self.expression(
-            nodes.CreateStreamNode(
+            CreateStreamNode(
                 this=name, expressions=columns, watermark=watermark, options=self._options(), exists=exists
             )
         )
 
-    def _watermark(self) -> nodes.WatermarkNode:
+    def _watermark(self) -> WatermarkNode:
         start = self._curr
         self._advance(2)
         column = self.name("a column")
         expression: exp.Identifier | None = None
-        delay: nodes.Duration | None = None
+        delay: Duration | None = None
         if self._match(TokenType.ALIAS):
             expression = self.name("the column again")
             if self._match(TokenType.DASH):
                 self.expect_words("INTERVAL")
                 delay = self.duration()
-        return self.placed(self.expression(nodes.WatermarkNode(this=column, expression=expression, delay=delay)), start)
+        return self.placed(self.expression(WatermarkNode(this=column, expression=expression, delay=delay)), start)
 
-    def _column(self) -> nodes.ColumnDeclaration:
+    def _column(self) -> ColumnDeclaration:
         start = self._curr
         name = self.name("the name of a column")
         kind = self.type_name()
@@ -118,9 +138,7 @@ class CqlParser(SelectParser):
             if self._curr and (self._curr.token_type == TokenType.NOT or self.word_is("DEFAULT", "UNIQUE", "CHECK")):
                 self.refuse(f"a column constraint {self._found()} is not part of the language")
             self.refuse_unless("',' or ')'")
-        return self.placed(
-            self.expression(nodes.ColumnDeclaration(this=name, kind=kind, primary_key=primary_key)), start
-        )
+        return self.placed(self.expression(ColumnDeclaration(this=name, kind=kind, primary_key=primary_key)), start)
 
     def _create_table(self, name: exp.Identifier, exists: bool) -> exp.Expr:
         columns: list[exp.Expr] = []
@@ -143,7 +161,7 @@ class CqlParser(SelectParser):
         self.expect(TokenType.R_PAREN, ")")
         non_retroactive = self._match_text_seq("NON", "RETROACTIVE")
         return self.expression(
-            nodes.CreateTableNode(
+            CreateTableNode(
                 this=name,
                 expressions=columns,
                 primary_key=keys or None,
@@ -157,36 +175,32 @@ class CqlParser(SelectParser):
         options = self._options()
         if not self._match(TokenType.ALIAS):
             self.refuse_unless("AS" if options else "AS or WITH")
-        return self.expression(
-            nodes.CreateQueryNode(this=name, expression=self.query(), options=options, exists=exists)
-        )
+        return self.expression(CreateQueryNode(this=name, expression=self.query(), options=options, exists=exists))
 
     def _create_sink(self, name: exp.Identifier, exists: bool) -> exp.Expr:
         if not self._match(TokenType.FROM):
             self.refuse_unless("FROM")
         source = self.name("the name of a query")
-        return self.expression(nodes.CreateSinkNode(this=name, source=source, options=self._options(), exists=exists))
+        return self.expression(CreateSinkNode(this=name, source=source, options=self._options(), exists=exists))
 
     def _create_archive(self, name: exp.Identifier, exists: bool) -> exp.Expr:
         if not self._match(TokenType.FROM):
             self.refuse_unless("FROM")
         source = self.name("the name of a query or stream")
-        return self.expression(
-            nodes.CreateArchiveNode(this=name, source=source, options=self._options(), exists=exists)
-        )
+        return self.expression(CreateArchiveNode(this=name, source=source, options=self._options(), exists=exists))
 
-    def _options(self) -> list[nodes.OptionNode] | None:
+    def _options(self) -> list[OptionNode] | None:
         if not self._match_text_seq("WITH"):
             return None
         return self._option_list()
 
-    def _option_list(self) -> list[nodes.OptionNode]:
+    def _option_list(self) -> list[OptionNode]:
         self.expect(TokenType.L_PAREN, "(")
         options = self.separated(self._option)
         self.expect(TokenType.R_PAREN, ")")
         return options
 
-    def _option(self) -> nodes.OptionNode:
+    def _option(self) -> OptionNode:
         start = self._curr
         key: exp.Expr
         if self._match(TokenType.STRING):
@@ -209,43 +223,43 @@ class CqlParser(SelectParser):
             self.refuse_unless("a text in quotes, a number, TRUE or FALSE", first)
         if negative:
             value = self.placed(exp.Neg(this=value), first)
-        return self.placed(self.expression(nodes.OptionNode(this=key, expression=value)), start)
+        return self.placed(self.expression(OptionNode(this=key, expression=value)), start)
 
     def _drop(self) -> exp.Expr:
         kind = self._kind(KINDS)
         exists = self._match_text_seq("IF", "EXISTS")
         return self.expression(
-            nodes.DropDefinition(this=self.name(f"the name of the {kind.lower()}"), kind=kind, exists=exists)
+            DropDefinition(this=self.name(f"the name of the {kind.lower()}"), kind=kind, exists=exists)
         )
 
     def _suspend(self) -> exp.Expr:
         self._kind(("QUERY",))
-        return self.expression(nodes.SuspendQueryNode(this=self.name("the name of the query")))
+        return self.expression(SuspendQueryNode(this=self.name("the name of the query")))
 
     def _resume(self) -> exp.Expr:
         self._kind(("QUERY",))
-        return self.expression(nodes.ResumeQueryNode(this=self.name("the name of the query")))
+        return self.expression(ResumeQueryNode(this=self.name("the name of the query")))
 
     def _alter(self) -> exp.Expr:
         kind = self._kind(("STREAM", "ARCHIVE"))
         name = self.name(f"the name of the {kind.lower()}")
         self.expect_words("SET")
-        altering = nodes.AlterStreamNode if kind == "STREAM" else nodes.AlterArchiveNode
+        altering = AlterStreamNode if kind == "STREAM" else AlterArchiveNode
         return self.expression(altering(this=name, options=self._option_list()))
 
     # ---- questions -----------------------------------------------------------------------------------------------
 
     def _show(self) -> exp.Expr:
-        return self.expression(nodes.ShowDefinitions(kind=self._kind(SHOWN_KINDS)))
+        return self.expression(ShowDefinitions(kind=self._kind(SHOWN_KINDS)))
 
     def _explain(self) -> exp.Expr:
         if self._curr.token_type in (TokenType.SELECT, TokenType.L_PAREN):
-            return self.expression(nodes.ExplainStatement(expression=self.query()))
+            return self.expression(ExplainStatement(expression=self.query()))
         if self._match_text_seq("PLAN"):
-            return self.expression(nodes.ExplainStatement())
+            return self.expression(ExplainStatement())
         if not self._match_text_seq("QUERY"):
             self.refuse_unless("QUERY, PLAN or SELECT")
-        return self.expression(nodes.ExplainStatement(this=self.name("the name of the query")))
+        return self.expression(ExplainStatement(this=self.name("the name of the query")))
 
     # ---- rows of tables ------------------------------------------------------------------------------------------
 
@@ -258,7 +272,7 @@ class CqlParser(SelectParser):
             self.expect(TokenType.R_PAREN, ")")
         self.expect_words("VALUES")
         rows = self.separated(self._row)
-        return self.expression(nodes.InsertRows(this=table, columns=columns, expressions=rows))
+        return self.expression(InsertRows(this=table, columns=columns, expressions=rows))
 
     def _row(self) -> exp.Tuple:
         start = self.expect(TokenType.L_PAREN, "(")
@@ -270,7 +284,7 @@ class CqlParser(SelectParser):
         table = self.name("the name of a table")
         self.expect_words("SET")
         assignments = self.separated(self._assignment)
-        return self.expression(nodes.UpdateRows(this=table, expressions=assignments, where=self.where()))
+        return self.expression(UpdateRows(this=table, expressions=assignments, where=self.where()))
 
     def _assignment(self) -> exp.EQ:
         column = self.expression(exp.Column(this=self.name("a column")))
@@ -280,4 +294,4 @@ class CqlParser(SelectParser):
     def _delete(self) -> exp.Expr:
         if not self._match(TokenType.FROM):
             self.refuse_unless("FROM")
-        return self.expression(nodes.DeleteRows(this=self.name("the name of a table"), where=self.where()))
+        return self.expression(DeleteRows(this=self.name("the name of a table"), where=self.where()))

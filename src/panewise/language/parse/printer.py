@@ -1,6 +1,6 @@
-"""Prints the syntax tree back as text: one line, words in upper case, names as written, no comments.
+"""Prints a syntax tree as text: one line, words in upper case, names as written, no comments.
 
-The text of any tree that the parser made parses to an equal tree.
+If the parser made the tree, its text parses to an equal tree.
 """
 
 from __future__ import annotations
@@ -11,7 +11,35 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.generator import Generator
 
-from panewise.language.parse import syntax as nodes
+from panewise.language.parse.syntax import (
+    AlterArchiveNode,
+    AlterStreamNode,
+    ColumnDeclaration,
+    CreateArchiveNode,
+    CreateQueryNode,
+    CreateSinkNode,
+    CreateStreamNode,
+    CreateTableNode,
+    DeleteRows,
+    DropDefinition,
+    Duration,
+    DurationPart,
+    ExplainStatement,
+    FromItem,
+    InsertRows,
+    IntervalLiteral,
+    OptionNode,
+    ResumeQueryNode,
+    ShowDefinitions,
+    StreamSelect,
+    StreamWindow,
+    SuspendQueryNode,
+    TimeLiteral,
+    TypeName,
+    UpdateRows,
+    WatermarkNode,
+    WindowedResult,
+)
 
 
 class CqlGenerator(Generator):
@@ -21,7 +49,7 @@ class CqlGenerator(Generator):
     def listed(self, found: list[exp.Expr] | None) -> str:
         return ", ".join(self.sql(node) for node in found or [])
 
-    def stream_select(self, node: nodes.StreamSelect) -> str:
+    def stream_select(self, node: StreamSelect) -> str:
         joins = "".join(self.sql(join) for join in node.args.get("joins") or [])
         group = node.args.get("group")
         return self.words(
@@ -39,7 +67,7 @@ class CqlGenerator(Generator):
     def where(self, node: exp.Expr) -> str | None:
         return f"WHERE {self.sql(node.args['where'].this)}" if node.args.get("where") else None
 
-    def from_item(self, node: nodes.FromItem) -> str:
+    def from_item(self, node: FromItem) -> str:
         source = self.sql(node.this)
         window, alias = node.args.get("window"), node.args.get("alias")
         return self.words(
@@ -48,7 +76,7 @@ class CqlGenerator(Generator):
             f"AS {self.sql(alias)}" if alias else None,
         )
 
-    def stream_window(self, node: nodes.StreamWindow) -> str:
+    def stream_window(self, node: StreamWindow) -> str:
         parts = [f"PARTITION BY {self.listed(node.args['partition'])}" if node.args.get("partition") else None]
         for key in ("range", "rows", "now", "unbounded", "slide", "offset", "align", "internal"):
             value = node.args.get(key)
@@ -64,18 +92,18 @@ class CqlGenerator(Generator):
         options = node.args.get("options")
         return f"{word} ({self.listed(options)})" if options else None
 
-    def create_stream(self, node: nodes.CreateStreamNode) -> str:
+    def create_stream(self, node: CreateStreamNode) -> str:
         watermark = node.args.get("watermark")
         parts = [*node.expressions, *([watermark] if watermark else [])]
         return self.create(node, "STREAM", f"({self.listed(parts)})", self.options(node))
 
-    def create_table(self, node: nodes.CreateTableNode) -> str:
+    def create_table(self, node: CreateTableNode) -> str:
         keys = node.args.get("primary_key")
         columns = self.listed(node.expressions) + (f", PRIMARY KEY ({self.listed(keys)})" if keys else "")
         non_retroactive = "NON RETROACTIVE" if node.args.get("non_retroactive") else None
         return self.create(node, "TABLE", f"({columns})", non_retroactive, self.options(node))
 
-    def watermark(self, node: nodes.WatermarkNode) -> str:
+    def watermark(self, node: WatermarkNode) -> str:
         delay = node.args.get("delay")
         return self.words(
             f"WATERMARK FOR {self.sql(node.this)}",
@@ -83,16 +111,16 @@ class CqlGenerator(Generator):
             f"- INTERVAL {self.sql(delay)}" if delay else None,
         )
 
-    def column_declaration(self, node: nodes.ColumnDeclaration) -> str:
+    def column_declaration(self, node: ColumnDeclaration) -> str:
         primary_key = "PRIMARY KEY" if node.args.get("primary_key") else None
         return self.words(self.sql(node.this), self.sql(node.args["kind"]), primary_key)
 
-    def insert_rows(self, node: nodes.InsertRows) -> str:
+    def insert_rows(self, node: InsertRows) -> str:
         columns = node.args.get("columns")
         shown = f"({self.listed(columns)})" if columns else None
         return self.words("INSERT INTO", self.sql(node.this), shown, f"VALUES {self.listed(node.expressions)}")
 
-    def explain(self, node: nodes.ExplainStatement) -> str:
+    def explain(self, node: ExplainStatement) -> str:
         if node.this:
             return f"EXPLAIN QUERY {self.sql(node.this)}"
         return f"EXPLAIN {self.sql(node.expression)}" if node.expression else "EXPLAIN PLAN"
@@ -101,46 +129,46 @@ class CqlGenerator(Generator):
         **Generator.TRANSFORMS,
         exp.Div: lambda self, node: self.binary(node, "/"),
         exp.IntDiv: lambda self, node: self.binary(node, "DIV"),
-        nodes.Duration: lambda self, node: " ".join(self.sql(part) for part in node.expressions),
-        nodes.DurationPart: lambda self, node: self.words(self.sql(node.this), self.sql(node, "unit")),
-        nodes.IntervalLiteral: lambda self, node: f"INTERVAL {self.sql(node.this)}",
-        nodes.TimeLiteral: lambda self, node: f"{node.args['kind']} {self.sql(node.this)}",
-        nodes.TypeName: lambda self, node: _type_name(self, node),
-        nodes.StreamWindow: stream_window,
-        nodes.FromItem: from_item,
-        nodes.WindowedResult: lambda self, node: f"WSTREAM({self.listed(node.expressions)}){self.sql(node, 'window')}",
-        nodes.StreamSelect: stream_select,
-        nodes.ColumnDeclaration: column_declaration,
-        nodes.WatermarkNode: watermark,
-        nodes.OptionNode: lambda self, node: f"{self.sql(node.this)} = {self.sql(node.expression)}",
-        nodes.CreateStreamNode: create_stream,
-        nodes.CreateTableNode: create_table,
-        nodes.CreateQueryNode: lambda self, node: self.create(
+        Duration: lambda self, node: " ".join(self.sql(part) for part in node.expressions),
+        DurationPart: lambda self, node: self.words(self.sql(node.this), self.sql(node, "unit")),
+        IntervalLiteral: lambda self, node: f"INTERVAL {self.sql(node.this)}",
+        TimeLiteral: lambda self, node: f"{node.args['kind']} {self.sql(node.this)}",
+        TypeName: lambda self, node: _type_name(self, node),
+        StreamWindow: stream_window,
+        FromItem: from_item,
+        WindowedResult: lambda self, node: f"WSTREAM({self.listed(node.expressions)}){self.sql(node, 'window')}",
+        StreamSelect: stream_select,
+        ColumnDeclaration: column_declaration,
+        WatermarkNode: watermark,
+        OptionNode: lambda self, node: f"{self.sql(node.this)} = {self.sql(node.expression)}",
+        CreateStreamNode: create_stream,
+        CreateTableNode: create_table,
+        CreateQueryNode: lambda self, node: self.create(
             node, "QUERY", self.options(node), f"AS {self.sql(node.expression)}"
         ),
-        nodes.CreateSinkNode: lambda self, node: self.create(
+        CreateSinkNode: lambda self, node: self.create(
             node, "SINK", f"FROM {self.sql(node, 'source')}", self.options(node)
         ),
-        nodes.CreateArchiveNode: lambda self, node: self.create(
+        CreateArchiveNode: lambda self, node: self.create(
             node, "ARCHIVE", f"FROM {self.sql(node, 'source')}", self.options(node)
         ),
-        nodes.DropDefinition: lambda self, node: self.words(
+        DropDefinition: lambda self, node: self.words(
             "DROP", node.args["kind"], "IF EXISTS" if node.args.get("exists") else None, self.sql(node.this)
         ),
-        nodes.SuspendQueryNode: lambda self, node: f"SUSPEND QUERY {self.sql(node.this)}",
-        nodes.ResumeQueryNode: lambda self, node: f"RESUME QUERY {self.sql(node.this)}",
-        nodes.AlterStreamNode: lambda self, node: f"ALTER STREAM {self.sql(node.this)} {self.options(node, 'SET')}",
-        nodes.AlterArchiveNode: lambda self, node: f"ALTER ARCHIVE {self.sql(node.this)} {self.options(node, 'SET')}",
-        nodes.ShowDefinitions: lambda self, node: f"SHOW {node.args['kind']}",
-        nodes.ExplainStatement: explain,
-        nodes.InsertRows: insert_rows,
-        nodes.UpdateRows: lambda self, node: self.words(
+        SuspendQueryNode: lambda self, node: f"SUSPEND QUERY {self.sql(node.this)}",
+        ResumeQueryNode: lambda self, node: f"RESUME QUERY {self.sql(node.this)}",
+        AlterStreamNode: lambda self, node: f"ALTER STREAM {self.sql(node.this)} {self.options(node, 'SET')}",
+        AlterArchiveNode: lambda self, node: f"ALTER ARCHIVE {self.sql(node.this)} {self.options(node, 'SET')}",
+        ShowDefinitions: lambda self, node: f"SHOW {node.args['kind']}",
+        ExplainStatement: explain,
+        InsertRows: insert_rows,
+        UpdateRows: lambda self, node: self.words(
             "UPDATE", self.sql(node.this), "SET", self.listed(node.expressions), self.where(node)
         ),
-        nodes.DeleteRows: lambda self, node: self.words("DELETE FROM", self.sql(node.this), self.where(node)),
+        DeleteRows: lambda self, node: self.words("DELETE FROM", self.sql(node.this), self.where(node)),
     }
 
 
-def _type_name(generator: Any, node: nodes.TypeName) -> str:
+def _type_name(generator: Any, node: TypeName) -> str:
     numbers = generator.listed(node.expressions)
     return f"{node.this}({numbers})" if numbers else str(node.this)

@@ -1,8 +1,8 @@
-"""The nodes of the syntax tree that sqlglot lacks: windows, relation-to-stream words and the statements of CQL.
+"""The nodes of the syntax tree that sqlglot lacks: windows, SELECT over streams, and the statements of CQL.
 
 Each is an ordinary sqlglot expression, so that walking, comparing and copying work as for any other. `span_of` gives
-the place of any node in the text that it was parsed from: tokens leave their offsets in `meta`, inner nodes take the
-extent of what they hold.
+the place of a node in the text that it was parsed from. Leaves have the offsets of their tokens in `meta`; an inner
+node extends over its children.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from panewise.errors import Span
 
 
 class Duration(exp.Expression):
-    """`1 MINUTE 30 SECONDS`: a list of parts."""
+    """`1 MINUTE 30 SECONDS`, a list of parts."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class DurationPart(exp.Expression):
-    """A number and a unit, or a text such as '5 seconds' and no unit."""
+    """A number with a unit, or a text such as '5 seconds' without one."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": False}
 
@@ -39,13 +39,13 @@ class TimeLiteral(exp.Expression, exp.Condition):
 
 
 class TypeName(exp.Expression):
-    """A type as it is written: any word, with numbers in parentheses; the binder knows which exist."""
+    """A type as written: any word, with numbers in parentheses. The binder knows which types exist."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
 
 
 class StreamWindow(exp.Expression):
-    """What stands in brackets after an input. Exactly one of range, rows, now and unbounded is given."""
+    """The window in brackets after an input. Exactly one of range, rows, now and unbounded is given."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "range": False,
@@ -61,7 +61,7 @@ class StreamWindow(exp.Expression):
 
 
 class FromItem(exp.Expression):
-    """One input: the name of a definition or a query in parentheses, its window and its alias."""
+    """One input: a name or a query in parentheses, its window and its alias."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "window": False, "alias": False}
 
@@ -170,7 +170,7 @@ class DeleteRows(exp.Expression):
 
 
 def span_of(node: exp.Expr) -> Span | None:
-    """The place of a node in its text, or None where nothing in it has one."""
+    """The place of a node in its text; None if no part of the node has a place."""
     start: int | None = None
     end: int | None = None
     for part in node.walk():

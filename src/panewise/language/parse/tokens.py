@@ -1,7 +1,7 @@
-"""The words and signs of CQL.
+"""The tokens of CQL.
 
-Only words that could be mistaken for a name where they stand are keywords here; all others (CREATE, STREAM, SLIDE,
-FIRST, type names, ...) are plain words that the parser knows by their text: columns may be called `first` or `date`.
+Only words that could be taken for a name are keywords here. The parser recognises all others (CREATE, STREAM, SLIDE,
+FIRST, type names, ...) by their text, so a column may be called `first` or `date`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CqlTokenizer(Tokenizer):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text; what cannot be read as one is a ParseError that says where."""
+    """The tokens of a text; ParseError with the place of what is not a token."""
     if not isinstance(text, str):
-        raise ParseError(f"a statement is a text, not a {type(text).__name__}")
+        raise ParseError(f"a statement must be a text, not a {type(text).__name__}")
     if len(text) > STATEMENT_CHARACTERS_MAX:
         raise ParseError(f"the text has {len(text):,} characters, more than the {STATEMENT_CHARACTERS_MAX:,} allowed")
     if (place := text.find("\0")) >= 0:
@@ -54,14 +54,14 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _unreadable(text: str, tokenizer: CqlTokenizer) -> ParseError:
-    """Where the tokenizer stopped: a quote or a comment that is never closed, almost always."""
+    """The error for the place where the tokenizer stopped: almost always a quote or comment that is not closed."""
     start = min(tokenizer._core._start, max(0, len(text) - 1))
     openings = {"'": "quoted text", '"': "quoted name", "`": "quoted name", "/*": "comment"}
     for opening, kind in openings.items():
         if text.startswith(opening, start):
             span = Span(start, start + len(opening))
-            return ParseError(f"the {kind} that begins here has no end", text=text, span=span)
-    return ParseError("this cannot be read", text=text, span=Span(start, start + 1))
+            return ParseError(f"the {kind} that begins here is not closed", text=text, span=span)
+    return ParseError("this is not a word or sign of the language", text=text, span=Span(start, start + 1))
 
 
 def _unknown_character(text: str, token: Token) -> ParseError:

@@ -1,14 +1,14 @@
-"""Lookups of `GROUP BY k HAVING aggregate > constant` over very many groups: an index proposes, HAVING decides.
+"""Lookups of `GROUP BY k HAVING aggregate > constant` over very many groups: an index finds candidates for HAVING.
 
-Rows enter the index of the aggregate that HAVING compares and, group by group, exact synopses of all states that the
-query needs. A lookup asks the index for candidates, answers these groups alone and checks the whole of HAVING on them:
+Rows are inserted into an index of the aggregate that HAVING compares, and into exact synopses of all states of their
+group. A lookup asks the index for candidates, answers only these groups, and evaluates the whole HAVING for them:
 
     rows --> index: CI-COUNT, CI-SUM, or the MAX and MIN filter     --lookup--> candidates
          \\-> per group: running counts and sums, staircases           --answers-> HAVING --> items
 
-The index never misses a group, so the answer is exact. Values that it does not take (a negative one in a SUM) end it:
-from then on every group with rows is a candidate, and EXPLAIN says why. Cost of a lookup: the candidates, each O(log of
-its rows) per state. The state at an instant before the newest row has no index; counts and sums are still held.
+The index never misses a group, so the answer is exact. A value that it does not accept (a negative one in a SUM) ends
+it: from then on every group with rows is a candidate, and EXPLAIN says why. A lookup costs O(log rows of the group) for
+each candidate and state. The index does not cover instants before the newest row; counts and sums are still held there.
 
 Source: Arasu and Widom 2004, section 4 (exact lookups: "by checking for each k in the approximate output").
 """
@@ -45,10 +45,10 @@ from panewise.synopses.collective.substream_running import SubstreamExtremes, Su
 from panewise.temporal import TimeWindow, format_instant
 
 Index = CollectiveCount | CollectiveSum | CollectiveExtreme
-ALWAYS = 2**62
-LEVELS = 4  # p: candidates within a third of the bound, at half the cost of an update with p = 8
+ALWAYS = 2**62  # longer than every range
+LEVELS = 4  # p: candidates within a third of the bound; an update costs half as much as with p = 8
 EVICTIONS_PER_RANGE = 4
-FORGET_FROM = 1024
+FORGET_FROM = 1024  # groups; with fewer, none are dropped
 _MAXIMA = (Operation.MAX_INT, Operation.MAX_FLOAT)
 _FLOATS = (Operation.MIN_FLOAT, Operation.MAX_FLOAT)
 
@@ -56,7 +56,7 @@ _FLOATS = (Operation.MIN_FLOAT, Operation.MAX_FLOAT)
 class CollectiveLookup(RowOperator):
     """An aggregate by group over a continuous time window that only answers lookups.
 
-    `held_from`: rows before that instant were not all seen.
+    `held_from`: not all rows before that instant were seen.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CollectiveLookup(RowOperator):
     ) -> None:
         assert window.range_us is not None and not window.offset_us
         self.condition = condition
-        self.refused = ""  # why there is no index any more
+        self.refused = ""  # why the index has ended
         self._aggregation = aggregation
         self._range = window.range_us
         self._schema = continuous_schema(aggregation.item_schema, emit)
@@ -80,7 +80,7 @@ class CollectiveLookup(RowOperator):
         self._watermark = NEVER + 1
         self._whole_from = NEVER if held_from is None else held_from + window.range_us - 1
         self._evicted_to = NEVER
-        self._held_since = NEVER  # before this instant, some row that was in the window is no longer held
+        self._held_since = NEVER  # some row that was in the window before this instant is no longer held
         self._index: Index | None = _index_of(condition, window.range_us)
         self._sums = [key for key in aggregation.states if key != ROW_COUNT and key.kind.operation is Operation.ADD]
         self._running = SubstreamRunning(sum(key.kind.int_fields for key in self._sums), ALWAYS)
@@ -105,8 +105,8 @@ class CollectiveLookup(RowOperator):
         return held if self._index is None else held + self._index.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """Takes the rows below the watermark that have not come yet; there are no results but lookups."""
-        assert not len(rows) or rows.times[0] >= self._watermark, "rows come as the watermark passes them"
+        """Takes the rows below the watermark that were not given before; returns no results."""
+        assert not len(rows) or rows.times[0] >= self._watermark, "a row below the last watermark"
         passing = self._selection.passing(rows)
         chosen = rows if passing is None else rows.take(passing)
         if len(chosen):
@@ -133,7 +133,7 @@ class CollectiveLookup(RowOperator):
             self._insert_into(self._index, groups, rows, arguments.of(self.condition.state))
 
     def _widen(self) -> None:
-        """Room for every group in every part: a lookup asks also for groups of which a part has seen only NULLs."""
+        """Gives every part room for all groups: a lookup also asks for groups of which a part has seen only NULLs."""
         for part in (self._running, *self._extremes.values(), *([] if self._index is None else [self._index])):
             part.widen(len(self._table))
 
@@ -153,7 +153,7 @@ class CollectiveLookup(RowOperator):
             self._index, self.refused = None, problem.message
 
     def _evict(self, before: int) -> None:
-        """Forgets the rows before an instant, and groups without rows where they are most."""
+        """Evicts the rows before an instant, and drops groups without rows if they are the majority."""
         self._evicted_to = before
         gone = self._running.evict(before)
         if gone != NEVER:
@@ -165,7 +165,7 @@ class CollectiveLookup(RowOperator):
         live = self._running.live()
         if len(self._table) < FORGET_FROM or len(self._table) < 4 * len(live):
             return
-        # Every part is made before any is exchanged, so that an error leaves ids and state as they are: in agreement.
+        # All parts are made before any is replaced, so that ids and state still agree after an error.
         running = self._running.regrouped(live)
         extremes = {key: staircase.regrouped(live) for key, staircase in self._extremes.items()}
         index = None if self._index is None else self._index.regrouped(live)
@@ -173,7 +173,7 @@ class CollectiveLookup(RowOperator):
         self._running, self._extremes, self._index = running, extremes, index
 
     def lookup(self, at: int) -> pa.Table:
-        """The relation at an instant, items only; NotHeldError where rows that it needs are gone or may still come."""
+        """The items at an instant; NotHeldError if rows that it needs are no longer held or may still come."""
         if at > NEVER:
             self._check_held(at)
         groups = np.sort(self._candidates(at))
@@ -187,11 +187,11 @@ class CollectiveLookup(RowOperator):
             fields[key] = [_extreme(key, *staircase.answer(groups, at, self._range))]
         batch = self._aggregation.answer_batch(self._table.keys(groups), fields, {})
         columns, passing = self._aggregation.selected(batch), self._aggregation.passing(batch)
-        assert passing is not None, "there is an index only where there is a HAVING"
+        assert passing is not None, "an index needs a HAVING"
         return table_of(columns, self._aggregation.item_schema).filter(wrapped(passing & (counts > 0)))
 
     def _candidates(self, at: int) -> Ints:
-        """Groups among which are all that pass."""
+        """A superset of the groups that pass."""
         index, condition = self._index, self.condition
         if index is None or at < index.newest:
             return np.arange(len(self._table), dtype=np.int64)
@@ -207,8 +207,8 @@ class CollectiveLookup(RowOperator):
         if self._extremes and at < self._running.newest:
             raise NotHeldError(
                 f"the state at {format_instant(at)} is not held",
-                hint=f"of maxima and minima that a lookup narrows down, only what holds since the newest row, at "
-                f"{format_instant(self._running.newest)}, is kept",
+                hint="this lookup query holds maxima and minima from the newest row on, which came at "
+                f"{format_instant(self._running.newest)}",
             )
 
     def snapshot(self) -> dict[str, Any]:
@@ -249,12 +249,12 @@ def _index_of(condition: CollectiveCondition, range_us: int) -> Index:
 
 
 def _present(argument: Encoded, count: int) -> NDArray[np.bool_]:
-    """Where the argument is not NULL."""
+    """The mask of the rows whose argument is not NULL."""
     return argument.valid.astype(np.bool_) if len(argument.valid) else np.ones(count, np.bool_)
 
 
 def _single_states(key: StateKey, arguments: list[Encoded], rows: Rows) -> Ints:
-    """Each row's own state."""
+    """The int64 fields of the state of each row alone."""
     matrix = StateMatrix(key.kind, len(rows))
     matrix.fold(np.arange(len(rows)), arguments, rows.times, rows.arrivals, np.empty(0, np.int64))
     return matrix.ints

@@ -1,8 +1,8 @@
 """Continuous queries: windows without SLIDE, whose relation changes with every row and every expiration.
 
-At each change instant the multiset of selected values before it is compared with that after it; what left and what
-came are results. Rows come in (time, arrival) order as the watermark passes them; `process` accounts for all instants
-below the new watermark that were not below the last one.
+At each instant with a change, the multisets of selected values before and after it are compared; the values that left
+and came are the results. Rows come in (time, arrival) order as the watermark passes them. `process` covers all instants
+from the last watermark to below the new one.
 
     watermark         5              9
     instants          |  5 6 7 8     |      process(rows, 9) reports the changes at 5, 6, 7 and 8
@@ -39,7 +39,7 @@ Mask = NDArray[np.bool_]
 
 
 class _Continuous(RowOperator):
-    """What both kinds of continuous queries share: lifetimes, WHERE, and how far time has come."""
+    """The part that both kinds of continuous queries share: lifetimes, WHERE and the watermark."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class _Continuous(RowOperator):
         self._schema = continuous_schema(items, emit)
         self._selection = RowSelection(where)
         self._lifetimes = lifetimes_of(window, schema, held_from)
-        self._watermark = NEVER + 1  # instants below it are accounted for
+        self._watermark = NEVER + 1  # the changes at instants below it are out
 
     def begin_at(self, instant: int) -> None:
-        self._lifetimes.whole_from = instant
+        self._lifetimes.begin_at(instant)
 
     def begin_after(self, gone: RowCounts) -> None:
         assert isinstance(self._lifetimes, CountLifetimes)
@@ -70,7 +70,7 @@ class _Continuous(RowOperator):
         return lifetimes.tail.counted(partition_by) if isinstance(lifetimes, CountLifetimes) else None
 
     def _check_held(self, at: int, held_since: int) -> None:
-        """Raises unless the state at that instant is known; before all of time it is, and empty."""
+        """Raises NotHeldError unless the state at an instant is known. Before all rows it is known, and empty."""
         if at <= NEVER:
             return
         first, last = max(held_since, self._lifetimes.known_from), self._watermark - 1
@@ -86,10 +86,11 @@ class _Continuous(RowOperator):
 
 
 class ContinuousAggregate(_Continuous):
-    """An aggregate over a continuous window: per group one row of the relation while it holds rows and HAVING passes.
+    """An aggregate over a continuous window: the relation has one row per group with rows that HAVING keeps.
 
-    Without GROUP BY there is one row from the first row on, with SQL's answer for an empty set where the window is
-    empty. `silent` only maintains the state, for lookups. `held_from`: rows before that instant were not all seen.
+    Without GROUP BY there is one row from the first row of the stream on; if the window is empty, it has SQL's answer
+    for an empty set. If `silent`, only the state is maintained, for lookups. `held_from`: not all rows before that
+    instant were seen.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class ContinuousAggregate(_Continuous):
         self._silent = silent
         self._windows = GroupWindows(aggregation, leaving_of(window, aggregation), matrix_of)
         shown = {item.expression.name for item in aggregation.items if isinstance(item.expression, ColumnRef)}
-        # Rows of two groups can only be equal where some grouping key is not among the items.
+        # Rows of two groups can be equal only if some grouping key is not among the items.
         self._apart = all(f"key_{i}" in shown for i in range(len(aggregation.keys)))
 
     @property
@@ -116,13 +117,13 @@ class ContinuousAggregate(_Continuous):
         return self._windows.bytes_held + self._lifetimes.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The changes at the instants below the watermark; the rows are all those below it that have not come yet.
+        """The changes below the watermark; the rows are all rows below it that were not given before.
 
-        QueryFailed where an answer cannot be given; its `results` are the changes before that instant.
+        QueryFailed if an answer cannot be computed; its `results` are the changes before that instant.
         """
         since = self._watermark
         watermark = max(watermark, since)
-        assert not len(rows) or rows.times[0] >= since, "rows come as the watermark passes them"
+        assert not len(rows) or rows.times[0] >= since, "a row below the last watermark"
         self._windows.take(rows, self._lifetimes.assign(rows), self._selection.passing(rows))
         forced = NEVER if self._aggregation.keys else self._lifetimes.starts_at
         result = None
@@ -168,14 +169,14 @@ class ContinuousAggregate(_Continuous):
             taken = wrapped(rows)
             kept = remaining(instants, signs, [column.take(taken) for column in columns])
         chosen = np.flatnonzero(kept & wanted(self._emit, signs))
-        # What left stands before what came and both go group by group: a stable sort keeps that within an instant.
+        # Rows that left are before rows that came, both by group; a stable sort keeps this order within an instant.
         chosen = chosen[np.argsort(instants[chosen], kind="stable")]
         taken = wrapped(rows[chosen])
         items = [column.take(taken) for column in columns]
         return change_log(instants[chosen], signs[chosen], items, self._emit, self._schema)
 
     def lookup(self, at: int) -> pa.Table:
-        """The relation at an instant, items only; NotHeldError where rows that it needs are gone or may still come."""
+        """The items at an instant; NotHeldError if rows that it needs are no longer held or may still come."""
         self._check_held(at, self._windows.alive.held_since)
         events = self._windows.at(at)
         columns, present = self._answers(events)
@@ -190,9 +191,9 @@ class ContinuousAggregate(_Continuous):
 
 
 class ContinuousRows(_Continuous):
-    """A query without aggregates over a continuous window: its relation is the selected values of the rows in it.
+    """A query without aggregates over a continuous window: its relation has the selected values of the rows in it.
 
-    A row that comes is a +1 at its birth and a -1 at its death. ISTREAM over [UNBOUNDED], a mere filter, holds nothing.
+    A row is a +1 at its birth and a -1 at its death. ISTREAM over [UNBOUNDED] is a filter and holds nothing.
     """
 
     def __init__(
@@ -220,10 +221,10 @@ class ContinuousRows(_Continuous):
         return self._relation.bytes_held + self._lifetimes.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The changes at the instants below the watermark; the rows are all those below it that have not come yet."""
+        """The changes below the watermark; the rows are all rows below it that were not given before."""
         since = self._watermark
         watermark = max(watermark, since)
-        assert not len(rows) or rows.times[0] >= since, "rows come as the watermark passes them"
+        assert not len(rows) or rows.times[0] >= since, "a row below the last watermark"
         self._relation.take(rows, self._lifetimes.assign(rows), self._selection.passing(rows))
         result = self._schema.empty_table()
         if not self._silent:
@@ -235,7 +236,7 @@ class ContinuousRows(_Continuous):
         return result
 
     def lookup(self, at: int) -> pa.Table:
-        """The relation at an instant, items only; NotHeldError where rows that it needs are gone or may still come."""
+        """The items at an instant; NotHeldError if rows that it needs are no longer held or may still come."""
         held_since = self._relation.alive.held_since
         self._check_held(at, held_since)
         if self._forgets_born and held_since > NEVER:

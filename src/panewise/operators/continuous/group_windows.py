@@ -1,15 +1,15 @@
-"""The windows of all groups of a continuous aggregate: which rows they hold, and their states whenever they change.
+"""The windows of all groups of a continuous aggregate: the rows in them, and their states at every change.
 
-Three ways to keep them, by the window and the grouping:
+There are three ways to keep them, depending on the window and the grouping:
 
-| rows leave     | when                                              | held of a row     | an event costs       |
+| rows leave     | for                                               | held per row      | cost of an event     |
 | -------------- | ------------------------------------------------- | ----------------- | -------------------- |
 | never          | [UNBOUNDED]                                       | nothing once born | O(1)                 |
 | first in first | time windows; ROWS unless partitioned otherwise   | its state         | O(1) amortised       |
 | in any order   | PARTITION BY columns that are not grouping keys   | its state         | O(rows of the group) |
 
-Counts and sums of integers cost O(1) in any order. Nothing is kept of earlier answers: what a group answered before is
-folded again from the rows that it then held, in the same order, so that it is the same to the last bit.
+Counts and sums of integers cost O(1) in any order. Earlier answers are not kept: the previous answer of a group is
+folded again from the rows that it held then, in the same order, so it is equal to the last bit.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def leaving_of(window: Window, aggregation: Aggregation) -> Leaving:
 
 @dataclass(frozen=True)
 class Events:
-    """Moments of groups, group by group, in time order within each; the first of a group is what was before."""
+    """States of groups at instants, by group and then by time. The first event of a group is its state before."""
 
     groups: Ints
     times: Ints
-    opens: Mask
+    opens: Mask  # where an event is the first of its group
     states: States
 
     def before(self, instant: int) -> Events:
-        """Only what was before, and the events before an instant."""
+        """The first event of each group, and the events before an instant."""
         chosen = np.flatnonzero(self.opens | (self.times < instant))
         states = chosen_states(self.states, chosen)
         return Events(self.groups[chosen], self.times[chosen], self.opens[chosen], states)
@@ -85,7 +85,7 @@ class Events:
 
 @dataclass(frozen=True)
 class _Segments:
-    """The rows of some groups, `order[starts[s]:starts[s + 1]]` those of `groups[s]`, in stream order."""
+    """The rows of some groups: `order[starts[s]:starts[s + 1]]` belong to `groups[s]`, in stream order."""
 
     groups: Ints
     order: Ints
@@ -97,14 +97,14 @@ class _Segments:
 
 
 class GroupWindows:
-    """Rows enter by `take`, states come out by `events` and `at`, and `forget` drops what has died."""
+    """`take` inserts rows, `events` and `at` return states, and `forget` drops rows that have died."""
 
     def __init__(self, aggregation: Aggregation, leaving: Leaving, matrix_of: MatrixMaker = StateMatrix) -> None:
         self._leaving = leaving
         self._grouped = bool(aggregation.keys)
         self.rows = RowStates(aggregation, matrix_of)
         self.alive = AliveRows()
-        self._in_front: Mask = np.empty(0, np.bool_)  # rows before their segment's middle, see window_folds
+        self._in_front: Mask = np.empty(0, np.bool_)  # rows before the middle of their segment; see window_folds.py
         self._base: States = {}
         if leaving is Leaving.NEVER:
             self._base = {key: matrix_of(key.kind, 1) for key in aggregation.states}
@@ -116,11 +116,11 @@ class GroupWindows:
 
     @property
     def grows(self) -> bool:
-        """Whether rows live on in a state of their group only, so that `events` must be called for them to enter it."""
+        """Whether rows never leave; `events` must then be called in every step, to fold them into the groups."""
         return self._leaving is Leaving.NEVER
 
     def take(self, rows: Rows, assigned: Assigned, passing: Mask | None) -> None:
-        """New rows with their lifetimes; only those that pass WHERE are held."""
+        """Takes new rows with their lifetimes; only those that pass WHERE are held."""
         self.alive.take(assigned, passing)
         self.rows.append(rows if passing is None else rows.take(passing))
         self._in_front = np.concatenate([self._in_front, np.zeros(len(self.rows) - len(self._in_front), np.bool_)])
@@ -137,7 +137,7 @@ class GroupWindows:
             self._base[key] = wider
 
     def events(self, since: int, until: int, forced: int) -> Events:
-        """Every change of a group in [since, until), after what it was at since - 1; `forced`: one more moment."""
+        """The state of each group at since - 1, and at every change in [since, until) and at the instant `forced`."""
         alive = self.alive
         shows = (alive.births < alive.deaths) & (alive.births < until)
         changes = shows & ((alive.births >= since) | ((alive.deaths >= since) & (alive.deaths < until)))
@@ -162,7 +162,7 @@ class GroupWindows:
         return Events(segments.groups[segment], times, _opens(segment), states)
 
     def at(self, instant: int) -> Events:
-        """The states of all groups that hold rows at one instant, one event each; changes nothing."""
+        """The states of all groups with rows at an instant, one event each; changes nothing."""
         alive = self.alive
         shows = (alive.births <= instant) & (instant < alive.deaths)
         touched = self._touched(shows)
@@ -183,7 +183,7 @@ class GroupWindows:
         return Events(segments.groups, times, np.ones(len(segment), np.bool_), states)
 
     def forget(self, watermark: int) -> None:
-        """Drops the rows that died before the watermark; where rows never die, those that were born."""
+        """Drops the rows that died before the watermark; if rows never leave, those that were born before it."""
         alive = self.alive
         kept = alive.absorb(watermark) if self._leaving is Leaving.NEVER else alive.forget(watermark)
         if kept is None:
@@ -195,7 +195,7 @@ class GroupWindows:
             self.rows.forget_groups()
 
     def _touched(self, rows: Mask) -> Mask:
-        """The groups of these rows; without GROUP BY always the one group."""
+        """The mask of the groups of these rows; without GROUP BY always the one group."""
         touched = np.zeros(max(1, len(self.rows.table)), np.bool_)
         touched[self.rows.groups[rows]] = True
         if not self._grouped:
@@ -215,7 +215,7 @@ class GroupWindows:
         return middles
 
     def _grown(self, segments: _Segments, segment: Ints, last: Ints) -> tuple[States, States]:
-        """The states of the events, and what the base of each segment becomes."""
+        """The states of the events, and the new base of each segment."""
         states, bases = {}, {}
         for key, matrix in self.rows.matrices.items():
             ints, floats = (np.take(fields, segments.order, axis=1) for fields in (matrix.ints, matrix.floats))
@@ -233,7 +233,7 @@ class GroupWindows:
     def _scattered_events(
         self, segments: _Segments, births: Ints, deaths: Ints, since: int, until: int, forced: int
     ) -> Events:
-        """Entries are rows coming, rows going, and for each segment its opening and the forced moment."""
+        """The events if rows leave in any order: births, deaths, and since - 1 and `forced` of each segment."""
         dying = np.flatnonzero(deaths < until)
         every = np.arange(len(segments.groups))
         marks = [since - 1, forced] if since <= forced < until else [since - 1]
@@ -259,7 +259,7 @@ class GroupWindows:
             ints, floats = (np.take(fields, order, axis=1) for fields in (matrix.ints, matrix.floats))
             out = self.rows.matrix_of(key.kind, len(starts))
             if key.kind.operation is Operation.ADD and len(order):
-                # Integers are taken away again exactly, wrapped or not.
+                # Subtracting integers is exact, even if sums wrap around.
                 sums = np.cumsum(np.add.reduceat(np.take(ints, rows, axis=1) * comes, starts, axis=1), axis=1)
                 opening = np.flatnonzero(opens)
                 before = np.where(opening > 0, sums[:, opening - 1], 0)
@@ -291,7 +291,7 @@ class GroupWindows:
 
 
 def _opens(segment: Ints) -> Mask:
-    """Where an event is the first of its segment."""
+    """The mask of the events that are the first of their segment."""
     result = np.ones(len(segment), np.bool_)
     result[1:] = segment[1:] != segment[:-1]
     return result

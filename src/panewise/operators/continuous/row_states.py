@@ -1,7 +1,7 @@
-"""Rows as single-row states: what aggregates over rows that come and go one by one keep of each row.
+"""Held rows as states of one row each, for aggregates over rows that come and go one by one.
 
-Every row that passed WHERE has a group and, per state of the aggregation, one column of a matrix. Memory is the rows
-held times the fields of the states. Groups and strings that no held row needs are forgotten once they are most.
+Every row that passed WHERE has a group, and one column in the matrix of each state. Memory is proportional to rows held
+times fields of the states. Groups and strings that no held row needs are dropped once they are the majority.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from panewise.state.group_table import GroupTable
 Mask = NDArray[np.bool_]
 Fields = list[NDArray[Any]]
 MatrixMaker = Callable[[StateKind, int], StateMatrix]
-FORGET_FROM = 1024
+FORGET_FROM = 1024  # groups or strings; with fewer, none are dropped
 
 
 class RowStates:
@@ -61,7 +61,7 @@ class RowStates:
         return self.groups.nbytes + self.table.bytes_held + states + strings
 
     def append(self, rows: Rows) -> None:
-        """The rows, all of which passed WHERE, each as a state of its own."""
+        """Appends rows, all of which passed WHERE."""
         count = len(rows)
         if not count:
             return
@@ -79,7 +79,7 @@ class RowStates:
             matrix.floats = np.concatenate([matrix.floats, single.floats], axis=1)
 
     def keep(self, kept: Mask) -> None:
-        """Forgets the other rows."""
+        """Keeps only the rows where the mask is true."""
         self.groups = self.groups[kept]
         for matrix in self.matrices.values():
             # compress keeps C order, for which the loops are compiled.
@@ -87,7 +87,7 @@ class RowStates:
             matrix.floats = np.compress(kept, matrix.floats, axis=1)
 
     def kernel(self, kernel: Any, matrix: StateMatrix) -> Any:
-        """A loop of `window_folds`, with the user's combine in it where the state is a user's."""
+        """A loop of `window_folds`, compiled with the combine of a user-defined state if it is one."""
         if matrix.kernels is kernels:
             return kernel
         found = self._compiled.get((kernel, matrix.kind))
@@ -100,14 +100,14 @@ class RowStates:
     def fold_fifo(
         self, order: Ints, segment: Ints, first: Ints, last: Ints, middles: Ints
     ) -> tuple[dict[StateKey, StateMatrix], Ints]:
-        """The states of windows [first, last) over the rows in this order, and where each segment's back begins now."""
+        """The states of windows [first, last) over the rows in this order, and the new middles of the segments."""
         folded, moved = {}, middles.copy()
         move_middles(segment, first, last, moved)
         for key, matrix in self.matrices.items():
             ints, floats = np.take(matrix.ints, order, axis=1), np.take(matrix.floats, order, axis=1)
             out = self.matrix_of(key.kind, len(segment))
             if key.kind.operation is Operation.ADD:
-                # Integers are taken away again exactly, whether a running sum wraps or not.
+                # Subtracting integers is exact, even if the running sum wraps around.
                 sums = np.zeros((len(ints), len(order) + 1), np.int64)
                 np.cumsum(ints, axis=1, out=sums[:, 1:])
                 out.ints = np.take(sums, last, axis=1) - np.take(sums, first, axis=1)
@@ -122,13 +122,13 @@ class RowStates:
         return folded, moved
 
     def answers(self, groups: Ints, states: dict[StateKey, StateMatrix]) -> tuple[list[pa.Array], Mask | None]:
-        """The items' columns of some groups in some states, and which of them HAVING passes (None: all)."""
+        """The columns of the items for these groups and states, and the mask of those that HAVING keeps (None: all)."""
         fields = {key: matrix.fields() for key, matrix in states.items()}
         batch = self.aggregation.answer_batch(self.table.keys(groups), fields, self.pools)
         return self.aggregation.selected(batch), self.aggregation.passing(batch)
 
     def first_failure(self, points: Ints, groups: Ints, states: dict[StateKey, StateMatrix]) -> int:
-        """The least point (an instant, a report) at which `answers` raises; it does at one of them."""
+        """The least point (instant or report) at which `answers` raises; it must raise at one of them."""
         distinct = np.unique(points)
         low, high = 0, len(distinct) - 1
         while low < high:
@@ -142,7 +142,7 @@ class RowStates:
         return int(distinct[low])
 
     def forget_strings(self, extra: list[dict[StateKey, StateMatrix]]) -> None:
-        """Forgets strings that no state holds any more; `extra` are further states than the rows'."""
+        """Drops strings that no state holds; `extra` are states besides those of the rows."""
         holders = [self.matrices, *extra]
         held = sum(matrix.slots for matrices in holders for matrix in list(matrices.values())[:1])
         for argument, pool in self.pools.items():
@@ -160,7 +160,7 @@ class RowStates:
                 codes[:] = np.where(codes >= 0, renamed[np.maximum(codes, 0)], codes)
 
     def forget_groups(self) -> Ints | None:
-        """Forgets groups without rows where they are most; returns the new number of each old one, None if all stay."""
+        """Drops groups without rows if they are the majority; returns the new numbers of groups (None: no change)."""
         if not self._keys or len(self.table) < FORGET_FROM or len(self.table) < 4 * len(self):
             return None
         renamed = self.table.keep(np.unique(self.groups))
@@ -196,7 +196,7 @@ def chosen_states(states: dict[StateKey, StateMatrix], chosen: Ints) -> dict[Sta
 
 @contextmanager
 def guarded(kind: StateKind) -> Iterator[None]:
-    """Whatever a user's aggregate raises fails its query, in words."""
+    """Turns an exception of a user-defined aggregate into QueryFailed."""
     try:
         yield
     except Exception as problem:
@@ -211,13 +211,13 @@ def matrix_snapshot(matrix: StateMatrix) -> dict[str, Any]:
 
 def restore_matrix(matrix: StateMatrix, snapshot: dict[str, Any]) -> None:
     slots = snapshot["slots"]
-    # Copies: what comes from a file is read-only, and the loops are compiled for arrays that can be written.
+    # Arrays from a file are read-only, but the loops are compiled for writable arrays.
     matrix.ints = snapshot["ints"].reshape(matrix.kind.int_fields, slots).copy()
     matrix.floats = snapshot["floats"].reshape(matrix.kind.float_fields, slots).copy()
 
 
 def _code_fields(states: tuple[StateKey, ...]) -> list[tuple[Expression, StateKey, int]]:
-    """Every int64 field that holds codes of an argument's strings, with the argument and the state."""
+    """All int64 fields that hold codes of strings: the argument, the state and the number of the field."""
     found = []
     for key in states:
         operation, feeds = key.kind.operation, key.kind.feeds

@@ -1,21 +1,19 @@
 """The compiled loops of continuous and per-partition aggregates: the state of a group's window at each of its events.
 
-Rows lie group after group (a *segment* each), every row with its own state in a column of `ints` and `floats`. An
-event is a moment at which a group's answer is wanted. Three folds, by how rows leave:
+Rows are ordered by group; the rows of a group are a *segment*. Each row has its own state in a column of `ints` and
+`floats`. An event is a point at which the answer of a group is needed. There are three folds, by how rows leave:
 
-- `fold_fifo`: rows leave in the order in which they came. Two stacks, O(1) amortised combines an event:
+- `fold_fifo`: rows leave in the order in which they came. Two stacks; O(1) amortised combines per event:
 
         first        middle                 last            suffix[first] + back = the window [first, last)
           |== suffixes ==|=== back, one state ===|
 
-  When `first` passes `middle`, all rows held become suffixes and `middle` moves to `last`. Where `middle` lies
-  depends only on the sequence of events, never on how they were cut into calls, so answers are the same to the last
-  bit.
-- `fold_growing`: rows never leave; one state a group.
-- `fold_scattered`: rows leave in any order; a linked list of the live rows is folded anew at each event, O(live rows).
+  When `first` passes `middle`, all rows held become suffixes and `middle` moves to `last`. `middle` depends only on
+  the sequence of events, not on how they were divided into calls, so answers are equal to the last bit.
+- `fold_growing`: rows never leave; one state per group.
+- `fold_scattered`: rows leave in any order; a linked list of the live rows is folded at each event, O(live rows).
 
-`combine_run` is a global on purpose: `specialised` replaces it for a user's aggregate. Floats are never
-subtracted.
+`combine_run` must be a global: `specialised` replaces it for a user-defined aggregate. Floats are never subtracted.
 """
 
 from __future__ import annotations
@@ -30,10 +28,11 @@ def change_events(
     births: Ints, deaths: Ints, starts: Ints, since: int, until: int, forced: int, segment: Ints, time: Ints,
     first: Ints, last: Ints,
 ) -> int:  # fmt: skip
-    """The instants in [since, until) at which a row of a segment is born or dies, and the window [first, last) of each.
+    """Finds the instants in [since, until) at which a row of a segment is born or dies, and their windows [first,
+    last). Returns the number of these events.
 
-    Births and deaths ascend within a segment and every birth is before its death. An event at `since - 1`, what was
-    before, opens each segment; `forced` is one more instant for all. Returns the number of events.
+    Births and deaths ascend within a segment, and every birth is before its death. The first event of each segment is
+    at `since - 1`. `forced` is an additional instant for all segments.
     """
     count = 0
     for s in range(starts.shape[0] - 1):
@@ -68,9 +67,9 @@ def report_events(
     births: Ints, deaths: Ints, starts: Ints, step: int, since: Ints, until: Ints, always: bool, segment: Ints,
     time: Ints, first: Ints, last: Ints,
 ) -> int:  # fmt: skip
-    """The multiples of `step` in [since, until] of each segment at which its window holds rows (`always`: all of them).
+    """Finds the multiples of `step` in [since, until] of each segment at which its window holds rows; returns how many.
 
-    Called with empty output arrays it only counts.
+    `always`: all multiples. With empty output arrays it only counts.
     """
     counting = segment.shape[0] == 0
     count = 0
@@ -103,15 +102,15 @@ def fold_fifo(
     operation: int, ints: Ints, floats: Floats, segment: Ints, first: Ints, last: Ints, middles: Ints, ranks: Ints,
     work_ints: Ints, work_floats: Floats, back_ints: Ints, back_floats: Floats, out_ints: Ints, out_floats: Floats,
 ) -> None:  # fmt: skip
-    """The state of every event's window. `middles[s]` is where segment s's back begins; it is moved on.
+    """Folds the window of every event into `out`. `middles[s]` is where the back of segment s begins; it is updated.
 
-    `work` has one column a row for the suffixes, then one for the back and one at the identity; `back` and `out` have
-    one column an event. All start at the identity.
+    `work` has one column per row for the suffixes, then one for the back and one that stays at the identity. `back` and
+    `out` have one column per event. All arrays start at the identity.
     """
-    one = 1 + 0 * operation  # no literal: it would be compiled for by itself
+    one = 1 + 0 * operation  # not a literal, for which numba would compile another version
     back = ints.shape[1]
     blank = back + 1
-    halved = 0  # events from here on have their two halves in `out` and `back`
+    halved = 0  # events from here on have their two halves in `out` and `back`, not yet combined
     i = 0
     while i < segment.shape[0]:
         s = segment[i]
@@ -146,7 +145,7 @@ def fold_fifo(
             for f in range(floats.shape[0]):
                 out_floats[f, i] = work_floats[f, left]
                 back_floats[f, i] = work_floats[f, back]
-            # A call costs much more than a combine, so the halves of a run of answers meet in one.
+            # A call costs much more than a combine, so one call combines the halves of a run of answers.
             if whole and i > halved:
                 combine_run(operation, out_ints, out_floats, halved, back_ints, back_floats, halved, i - halved, ranks)
             if whole:
@@ -159,7 +158,7 @@ def fold_fifo(
 
 @compiled_loop
 def move_middles(segment: Ints, first: Ints, last: Ints, middles: Ints) -> None:
-    """What `fold_fifo` does to the middles, for states that need no stacks."""
+    """Updates the middles as `fold_fifo` does, for states that need no stacks."""
     for i in range(segment.shape[0]):
         if first[i] >= middles[segment[i]]:
             middles[segment[i]] = last[i]
@@ -170,8 +169,8 @@ def fold_growing(
     operation: int, ints: Ints, floats: Floats, segment: Ints, last: Ints, starts: Ints, ranks: Ints, base_ints: Ints,
     base_floats: Floats, out_ints: Ints, out_floats: Floats,
 ) -> None:  # fmt: skip
-    """The state of everything up to each event; `base[s]` is what segment s held before, and takes in its rows."""
-    one = 1 + 0 * operation  # no literal: it would be compiled for by itself
+    """Folds all rows up to each event into `out`. `base[s]`, the state of segment s before, takes in its rows."""
+    one = 1 + 0 * operation  # not a literal, for which numba would compile another version
     reached = 0
     for i in range(segment.shape[0]):
         s = segment[i]
@@ -191,12 +190,13 @@ def fold_scattered(
     operation: int, ints: Ints, floats: Floats, rows: Ints, comes: Ints, event: Ints, opens: Ints, following: Ints,
     preceding: Ints, ranks: Ints, out_ints: Ints, out_floats: Floats,
 ) -> None:  # fmt: skip
-    """Entry k, the coming (`comes` 1) or going (-1) of a row, belongs to event `event[k]`; 0 is neither.
+    """Folds the live rows at each event into `out`. Entry k belongs to event `event[k]`: a row comes (`comes[k]` is 1),
+    leaves (-1), or neither (0).
 
-    `opens[e]` is 1 where event e is the first of its group. `following` and `preceding` hold the linked list of live
-    rows in order of birth; one place more than rows, for the list's head.
+    `opens[e]` is 1 if event e is the first of its group. `following` and `preceding` are the linked list of live rows,
+    in order of birth, with one more place for the head.
     """
-    one = 1 + 0 * operation  # no literal: it would be compiled for by itself
+    one = 1 + 0 * operation  # not a literal, for which numba would compile another version
     head = following.shape[0] - 1
     k = 0
     for e in range(opens.shape[0]):

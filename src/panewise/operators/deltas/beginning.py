@@ -1,10 +1,9 @@
-"""Where a plan that came in mid-stream begins: results of before wait until then, and those that are gone by then never
-show.
+"""Where a plan that starts in mid-stream begins: earlier results wait until then, and those that die before never show.
 
-Elsewhere windows hold their rows back themselves (`windowed_source`). Rows that meet versions of a table have to come
-at their own instants, so that each meets the version of its own; what they have met is held back here instead.
+Elsewhere windows hold their rows back themselves (`windowed_source`). Rows that meet versions of a table must come at
+their own instants, so that each meets the right version. Their join results are held back here instead.
 
-A row costs O(1); state is the results that wait for the beginning, and nothing after it. The input may not be STRICT.
+A row costs O(1). State: the results that wait for the beginning; nothing after it. The input may not be STRICT.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Beginning(DeltaOperator):
 
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         (delta,) = inputs
-        if since > self._begins:  # that instant has been accounted for
+        if since > self._begins:  # An earlier step has shown the waiting rows.
             return delta
         assert not len(delta.ended), "a table is not joined above a STRICT edge"
         both = self._waiting, delta.take(delta.deaths > self._begins)

@@ -1,6 +1,6 @@
 """The simple nodes of a running plan: sources, selections and selected values.
 
-What has a state of its own is a `DeltaOperator`; a node knows its inputs and hands their deltas to it.
+A node knows its inputs. If it needs state it has a `DeltaOperator`, and gives it the deltas of its inputs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class DeltaNode(Protocol):
     """A node of a running plan."""
 
     def run(self, sources: Sequence[Delta], since: int, until: int) -> Delta:
-        """What the step [since, until) changes, given the deltas of all sources of the plan."""
+        """The delta of the step [since, until), given the deltas of all sources of the plan."""
 
     def operators(self) -> list[DeltaOperator]:
-        """Those with state, here and below, always in the same order."""
+        """The operators with state in and below this node, always in the same order. Snapshots rely on this."""
 
 
 class SourceNode:
-    """A source of the plan by its number, its columns under other names where several sources are joined."""
+    """A source of the plan by its number. `names` renames its columns when it is joined with others."""
 
     def __init__(self, number: int, names: list[str] | None = None) -> None:
         self._number = number
@@ -46,7 +46,7 @@ class SourceNode:
 
 
 class RenamedNode:
-    """What is below, its columns under other names."""
+    """The node below with other column names."""
 
     def __init__(self, below: DeltaNode, names: list[str]) -> None:
         self._below = below
@@ -75,7 +75,7 @@ class OperatorNode:
 
 
 class Selecting(DeltaOperator):
-    """WHERE: rows for which the predicate is true. Rows that did not pass do not end here either."""
+    """WHERE: rows for which the predicate is true. The end of a row that did not pass is dropped too."""
 
     name = "Selecting"
     takes_parts = True
@@ -83,7 +83,7 @@ class Selecting(DeltaOperator):
     def __init__(self, predicate: Expression, strict: bool) -> None:
         self._predicate = compiled(predicate)
         self._strict = strict
-        self._dropped, self._dropped_until = NONE, NONE  # numbers, ascending, and deaths of rows that may still end
+        self._dropped, self._dropped_until = NONE, NONE  # numbers (ascending) and deaths of dropped rows that may end
 
     @property
     def bytes_held(self) -> int:
@@ -113,7 +113,7 @@ class Selecting(DeltaOperator):
 
 
 class ValuesNode:
-    """The items of SELECT; it keeps nothing. `budget`: that of a one-time query, which each column is taken out of."""
+    """The items of SELECT, without state. `budget`: each column is charged to this budget of a one-time query."""
 
     def __init__(self, items: tuple[SelectItem, ...], below: DeltaNode, budget: ReadBudget | None = None) -> None:
         self._budget = budget

@@ -2,9 +2,9 @@
 
     rows of each input -> its window -> deltas -> join, negation, DISTINCT, GROUP BY ... -> results
 
-Time goes in steps: a step accounts for the instants from the last watermark up to the least of the inputs' new ones.
-`plan_builder.py` makes the operators. At every instant the relation is the one-time answer of the same SQL over what
-the windows then hold (definition 3.1 of Golab 2006).
+Time goes in steps: a step accounts for the instants from the last watermark to the new one, the least of all inputs.
+`plan_builder.py` makes the operators. At every instant the relation equals the answer of the same SQL over the contents
+of the windows at that instant (definition 3.1 of Golab 2006).
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ from panewise.temporal import RowsWindow, TimeWindow
 
 
 class DeltaPlan:
-    """`held_from[i]`: rows of input i before that instant were not all seen; None: all were.
+    """A running plan.
 
-    `joins`: how the planner has planned the joins of the plan.
-    `core`: a node of the plan, with all its windows below it, whose deltas somebody else makes (`run_core`).
-    `tables_held_from[i]`: what table i was before that instant is not known; None: as it is now.
-    `begins`: the first instant that it accounts for, where the rows say more than `held_from` does.
+    `held_from[i]`: from which instant on all rows of input i are known; None: all rows are.
+    `joins`: the planner's decisions on the joins of the plan.
+    `core`: a node of the plan, above all its windows, whose deltas come from outside (`run_core`).
+    `tables_held_from[i]`: from which instant on table i is known; None: it has always been as it is now.
+    `begins`: the first instant that the plan shows; None: it follows from what is held.
     """
 
     builder: Callable[..., PlanBuilder] = PlanBuilder
@@ -72,10 +73,10 @@ class DeltaPlan:
             begins = max((_whole_from(node, held) for node, held in zip(inputs, held_from, strict=True)), default=NEVER)
             for table, held in zip(tables, tables_held_from, strict=False):
                 begins = max(begins, _known_from(table, inputs, held))
-        self.begins = begins  # the first instant that it accounts for
+        self.begins = begins
         early = _meeting_versions(plan)
         window = report_window(plan)
-        # RESTORE shows what came and went between two reports too.
+        # RESTORE also shows rows that are born and die between two reports.
         report = None if plan.restore else window
         self._sources = [
             WindowedSource(node.window, node.schema, held, begins, id(node) in early, report)
@@ -88,7 +89,7 @@ class DeltaPlan:
         builder = self.builder(numbers, begins, core, planned)
         self._root = builder.built(plan.input)
         self._operators = self._root.operators()
-        # Those whose orders may change, by the number of the join and its layer. The core's runs elsewhere.
+        # Joins whose orders may change, by number and layer. The join of a core runs elsewhere.
         adapting = {(join.join, join.layer) for join in joins if join.adapting}
         self.adapting: dict[tuple[int, int], OrderedJoin] = {
             key: join for key, join in builder.built_joins.items() if key in adapting
@@ -111,24 +112,23 @@ class DeltaPlan:
 
     @property
     def results_made(self) -> int:
-        """How many results its joins have made."""
+        """Number of results that its joins have made."""
         return sum(operator.results_made for operator in self._operators)
 
     @property
     def most_in_report(self) -> int:
-        """How many rows a report has at most, besides those to come; 0 where only changes are reported."""
+        """An upper bound of the rows in a report, apart from rows to come; 0 if reports have only changes."""
         return self._results.most_in_report
 
     @property
     def takes_parts(self) -> bool:
-        """Whether what is new in a core at one instant may come in several steps to its end (`run_core`): nothing is
-        kept of it."""
+        """Whether the new rows of one instant may come in several calls of `run_core`: the plan keeps none of them."""
         keeps_nothing = self._restore is None and self._results.takes_parts
         return keeps_nothing and all(operator.takes_parts for operator in self._operators)
 
     @property
     def relation(self) -> RelationRows:
-        """The answer; of a periodic plan by the numbers of reports."""
+        """The rows of the answer. In a periodic plan their births and deaths are numbers of reports."""
         return self._results.relation
 
     @property
@@ -143,7 +143,7 @@ class DeltaPlan:
     # -- running -------------------------------------------------------------------------------------------------
 
     def process(self, rows: Sequence[Rows], until: int) -> pa.Table:
-        """Accounts for all instants below `until`; the rows are all those below it that have not come yet."""
+        """Accounts for all instants below `until`. `rows` are all new rows before it."""
         since, until = self._watermark, max(until, self._watermark)
         deltas = [source.take(part, until) for source, part in zip(self._sources, rows, strict=True)]
         deltas += [table.take(since, until) for table in self.tables]
@@ -151,13 +151,14 @@ class DeltaPlan:
         return self._step(deltas, starts_at, until)
 
     def run_core(self, delta: Delta, starts_at: int, until: int) -> pa.Table:
-        """The same where the core's changes are known, and from when on there is an ungrouped answer."""
+        """Like `process`, for a plan over a core: `delta` is the change of the core, and `starts_at` the instant from
+        which on an ungrouped answer exists."""
         return self._step([delta], starts_at, max(until, self._watermark))
 
     def _step(self, deltas: list[Delta], starts_at: int, until: int) -> pa.Table:
         for operator in self._operators:
             if isinstance(operator, GroupedRelation):
-                operator.starts_at = min(operator.starts_at, starts_at)
+                operator.start_by(starts_at)
         delta = self._root.run(deltas, self._watermark, until)
         self._watermark = until
         table = self._results.process(delta, until)
@@ -195,7 +196,7 @@ class DeltaPlan:
 
 
 def _whole_from(node: WindowOf, held_from: int | None) -> int:
-    """The first instant at which a window that begins in mid-stream holds all that it should."""
+    """The first instant at which a window that starts in mid-stream holds all rows that it should."""
     window = node.window
     if held_from is None or isinstance(window, RowsWindow) or window.range_us is None:
         return NEVER
@@ -204,9 +205,9 @@ def _whole_from(node: WindowOf, held_from: int | None) -> int:
 
 
 def _known_from(table: Scan, inputs: Sequence[WindowOf], held_from: int | None) -> int:
-    """The first instant at which all that a table has to do with is known, where it is known from an instant on.
+    """The first instant at which the table's part of the answer is known.
 
-    Of a table that keeps no versions, what the rows in the windows have met.
+    For a non-retroactive table, all rows in the windows must have met known versions.
     """
     if held_from is None or table.retroactive:
         return NEVER if held_from is None else held_from
@@ -214,7 +215,7 @@ def _known_from(table: Scan, inputs: Sequence[WindowOf], held_from: int | None) 
 
 
 def _meeting_versions(plan: Emit) -> set[int]:
-    """The windows, by id, whose rows meet versions of tables."""
+    """The ids of the windows whose rows meet versions of tables."""
     joins = [node for node in of_block(plan.input) if isinstance(node, Join)]
     meeting = [join for join in joins if any(is_table(part) and not part.retroactive for part in join.inputs)]
     below = [node for join in meeting for part in join.inputs for node in of_block(part)]

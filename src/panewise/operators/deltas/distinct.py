@@ -1,23 +1,23 @@
 """DISTINCT: every value of the input once.
 
-Two forms, by the pattern of the input. Values are whole rows, equal as SQL groups them.
+There are two forms, for different update patterns of the input. Values are whole rows, compared as in GROUP BY.
 
 **Delta-star**, for inputs whose deaths are known (MONOTONIC, WEAKEST, WEAK). A value is shown from the birth of a row
-until that row dies; meanwhile the row with the value that dies last is remembered (the auxiliary output state), and
-takes over when the shown one dies, as another result:
+to its death. Meanwhile the row of the value that dies last is remembered (the auxiliary output state). It becomes the
+next result when the shown row dies:
 
     rows with the value     [1 ------------- 9)
                                  [4 ------------ 12)                 never needed: it dies before the candidate
                                       [6 -------------- 15)
-    results                 [1 ------------- 9)[9 ----- 15)          nothing ever ends before its death
+    results                 [1 ------------- 9)[9 ----- 15)          no result ends before its death
 
-State is two instants a value. The output is WEAK.
+State: two instants a value. The output is WEAK.
 
-**Counters**, for STRICT inputs: a value is shown while its count is not zero, with a death that nobody knows before;
-then it ends. State is one number a row and three a value. The output is STRICT.
+**Counters**, for STRICT inputs. A value is shown while its count is not zero. Its death is not known before; the result
+ends. State: one number a row and three a value. The output is STRICT.
 
-A new row costs O(1), expected; a value that dies O(log partition) of a calendar queue. Golab 2006, sections 3.2.2 and
-3.5.2.
+A new row costs O(1), expected; the death of a value O(log partition) of a calendar queue. Golab 2006, sections 3.2.2
+and 3.5.2.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from panewise.state.expiring import room_for, widened
 from panewise.state.group_table import GroupTable
 
 NEVER = -(2**63)
-_SPARE = 4096  # so many values that are gone are never worth forgetting
+_SPARE = 4096  # Up to this many dead values are never worth a compaction.
 
 
 @compiled_loop
-def _come(
+def _arrive(
     values: Ints, births: Ints, deaths: Ints, shown: Ints, next_shown: Ints, out_values: Ints, out_births: Ints,
     out_deaths: Ints,
 ) -> int:  # fmt: skip
-    """New rows in order of birth: shows them or remembers them; how many results there are, at most two a row."""
+    """Shows or remembers new rows, which are in order of birth. Returns the number of results, at most two a row."""
     count = 0
     for i in range(len(values)):
         value, birth, death = values[i], births[i], deaths[i]
@@ -63,10 +63,13 @@ def _come(
 
 
 @compiled_loop
-def _go(
+def _leave(
     values: Ints, until: int, shown: Ints, next_shown: Ints, out_values: Ints, out_births: Ints, out_deaths: Ints
 ) -> int:
-    """Values of which a shown row may have died before `until`: the remembered one takes over, or the value is gone."""
+    """For values whose shown row may have died before `until`: shows the remembered row, or drops the value.
+
+    Returns the number of results.
+    """
     count = 0
     for i in range(len(values)):
         value = values[i]
@@ -80,12 +83,13 @@ def _go(
 
 
 @compiled_loop
-def _count(
+def _count_changes(
     values: Ints, births: Ints, gone_values: Ints, gone_at: Ints, first: int, counts: Ints, shown: Ints,
     out_values: Ints, out_births: Ints, out_deaths: Ints, ended: Ints, ended_at: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows come and go in order of instants; within one, those that come are counted first, so that a value which is
-    there before and after is never missed. Results are numbered from `first`."""
+    """Counts rows that come and go, in order of instants. At one instant rows that come are counted first, so that the
+    result of a value that exists before and after does not end. Results are numbered from `first`. Returns the numbers
+    of results and of ends."""
     results = ends = i = k = 0
     while i < len(values) or k < len(gone_values):
         if i < len(values) and (k == len(gone_values) or births[i] <= gone_at[k]):
@@ -110,12 +114,12 @@ def _count(
 
 
 class _Values:
-    """Small integers for whole rows, and the rows of small integers."""
+    """Maps whole rows to small integers and back."""
 
     def __init__(self, schema: Schema) -> None:
         self.arrow = schema.to_arrow()
         self.table = GroupTable(tuple(column.type for column in schema))
-        self.worth_forgetting = _SPARE  # with more values than that, the dead ones are looked for
+        self.worth_forgetting = _SPARE  # number of values above which dead ones are looked for
 
     def of(self, delta: Delta, rows: Arrived) -> Ints:
         values = self.table.ids(delta.batch.columns)
@@ -125,7 +129,10 @@ class _Values:
         return pa.RecordBatch.from_arrays(self.table.keys(values), schema=self.arrow)
 
     def forget(self, alive: Any) -> tuple[Ints, Ints] | None:
-        """Forgets the values for which the mask is false, where that is worth it: who stays, and the new numbers."""
+        """Drops the values for which the mask is false, if they are at least half.
+
+        Returns the values that stay and the new numbers of all; None if nothing changed.
+        """
         live = np.flatnonzero(alive)
         renamed = self.table.keep(live) if 2 * len(live) <= len(self.table) else None
         self.worth_forgetting = 2 * len(self.table) + _SPARE
@@ -133,7 +140,8 @@ class _Values:
 
 
 class _Star:
-    """Delta-star. `shown`: when the shown row dies, NEVER where none is; `next_shown`: when the one after it does."""
+    """Delta-star. By value, `_shown` is when the shown row dies, and `_next_shown` when the remembered row dies; NEVER:
+    there is none."""
 
     def __init__(self, schema: Schema, queue: MakeQueue) -> None:
         self._values = _Values(schema)
@@ -148,16 +156,16 @@ class _Star:
         return own + self._values.table.bytes_held + self._queue.bytes_held
 
     def process(self, delta: Delta, until: int) -> Delta:
-        assert not len(delta.ended), "rows end before their death: this DISTINCT has to be strict"
+        assert not len(delta.ended), "rows of an input that is not STRICT end before their death"
         rows = arrived(delta)
         values = self._values.of(delta, rows)
         self._make_room()
         came = [np.empty(2 * len(rows), np.int64) for _ in range(3)]
-        count = _come(values, rows.births, rows.deaths, self._shown, self._next_shown, *came)
+        count = _arrive(values, rows.births, rows.deaths, self._shown, self._next_shown, *came)
         came = [column[:count] for column in came]
         due = np.concatenate([self._queue.expire(until)[0], came[0][came[2] < until]])
         over = [np.empty(len(due), np.int64) for _ in range(3)]
-        count = _go(due, until, self._shown, self._next_shown, *over)
+        count = _leave(due, until, self._shown, self._next_shown, *over)
         if count:
             results = [np.concatenate([column, more[:count]]) for column, more in zip(came, over, strict=True)]
         else:
@@ -177,7 +185,7 @@ class _Star:
 
     def _delta(self, values: Ints, births: Ints, deaths: Ints) -> Delta:
         if bool((births[1:] <= births[:-1]).any()):
-            # By value where several are born at once, whatever the step in which that was found.
+            # Results of one birth are ordered by value, so that their order does not depend on the steps.
             order = np.lexsort((values, births))
             values, births, deaths = values[order], births[order], deaths[order]
         sequences = np.arange(self._next, self._next + len(values))
@@ -214,7 +222,7 @@ class _Star:
 
 
 class _Counters:
-    """The strict form. `counts`: rows of each value; `shown`: the number of its result."""
+    """The strict form. By value, `_counts` is its number of rows, and `_shown` the number of its result."""
 
     def __init__(self, schema: Schema, queue: MakeQueue) -> None:
         self._values = _Values(schema)
@@ -237,7 +245,7 @@ class _Counters:
         ends = [np.empty(len(left.slots), np.int64) for _ in range(2)]
         gone = self._rows.keys[left.slots]
         arguments = values, rows.births, gone, left.instants, self._next, self._counts, self._shown
-        count, end_count = _count(*arguments, *results, *ends)
+        count, end_count = _count_changes(*arguments, *results, *ends)
         out_values, births, deaths = (column[:count] for column in results)
         sequences = np.arange(self._next, self._next + count)
         self._next += count
@@ -281,10 +289,10 @@ class _Counters:
 
 
 class DistinctOperator(DeltaOperator):
-    """Each row once; `strict` where the input is STRICT.
+    """Each row once. `strict`: the input is STRICT.
 
-    `queue` makes the structure by expiration for the rows that the strict form holds, by the input's pattern.
-    Delta-star holds its results instead, which are WEAK whatever the input is: `results` makes the structure for them.
+    `queue` makes the expiration queue for the rows that the strict form holds, to suit the input's update pattern.
+    Delta-star holds results instead, which are WEAK for any input: `results` makes the queue for them.
 
     >>> from panewise.schema import BIGINT, Column
     >>> distinct = DistinctOperator(Schema((Column("a", BIGINT),)), strict=False)

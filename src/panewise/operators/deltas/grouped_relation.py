@@ -1,9 +1,9 @@
-"""GROUP BY over deltas: the relation of a group's answers, each there until the group changes.
+"""GROUP BY over deltas: a relation with one row for each group, its current answer.
 
-The relation is STRICT: when a group's answer changes its row ends and another one is born at the same instant, so that
-nothing is ever there twice or not at all. Without GROUP BY there is one row from `series_start` on, with
-SQL's answer for an empty set where the relation below is empty. What leaves in order of birth, in any order, or never,
-is kept as `group_windows.py` says. Golab 2006, section 3.5.2.
+The relation is STRICT: when a group's answer changes, its row ends and another one is born at the same instant. Without
+GROUP BY there is one row from the start of the series on (`series_start`), with SQL's answer for an empty set if the
+input is empty. `group_windows.py` keeps the input's rows according to the order in which they leave. Golab 2006,
+section 3.5.2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEAVING = {
 
 
 class GroupedRelation(DeltaOperator):
-    """`pattern` is that of the input. Who runs it sets `starts_at`, from when on there is an ungrouped answer."""
+    """Aggregates an input with the update pattern `pattern`. Without GROUP BY, `start_by` must be called."""
 
     name = "GroupedRelation"
 
@@ -44,8 +44,8 @@ class GroupedRelation(DeltaOperator):
         self._aggregation = aggregation
         self._windows = GroupWindows(aggregation, LEAVING[pattern], matrix_of)
         self._next = 0
-        self.starts_at = FOREVER
-        # The row of each group that is shown now, by the group's key: numbers of groups may be given anew below.
+        self._starts_at = FOREVER  # from when on there is an ungrouped answer
+        # The row of each group that is shown now. Groups have numbers of their own here, because `_windows` renumbers.
         self._groups = GroupTable(tuple(key.type for key in aggregation.keys))
         self._shown: Ints = np.full(1, -1, np.int64)
 
@@ -53,32 +53,36 @@ class GroupedRelation(DeltaOperator):
     def bytes_held(self) -> int:
         return self._windows.bytes_held + self._groups.bytes_held + self._shown.nbytes
 
+    def start_by(self, instant: int) -> None:
+        """From this instant on, or from an earlier one that was given before, there is an ungrouped answer."""
+        self._starts_at = min(self._starts_at, instant)
+
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         delta = inputs[0].settled()
         unknown = np.full(len(delta.ended), FOREVER, np.int64)
         assigned = Assigned(0, delta.births, delta.deaths, delta.ended, unknown, delta.ended_at, delta.sequences)
         self._windows.take(Rows(delta.batch, delta.births, delta.sequences), assigned, None)
-        forced = NEVER if self._aggregation.keys else self.starts_at
+        forced = NEVER if self._aggregation.keys else self._starts_at
         result = self._changes(self._windows.events(since, until, forced))
         self._windows.forget(until)
         return result
 
     def _changes(self, events: Events) -> Delta:
-        """Rows that come and go between successive moments of a group; events go group by group, in time order."""
+        """The rows that come and go between successive events of a group. Events are ordered by group, then by time."""
         columns, passing = self._windows.rows.answers(events.groups, events.states)
-        present: Mask = events.counts > 0 if self._aggregation.keys else events.times >= self.starts_at
+        present: Mask = events.counts > 0 if self._aggregation.keys else events.times >= self._starts_at
         if passing is not None:
             present = present & passing
         after = np.flatnonzero(~events.opens)
         same = present[after - 1] & present[after] & equal_to_previous(columns)[after] if len(after) else present[:0]
         lost = after[present[after - 1] & ~same] if len(after) else after
         came = after[present[after] & ~same] if len(after) else after
-        # A row that came goes with the next loss of its group, if there is one in this step.
+        # A row that came in this step dies with the next loss of its group, if the step has one.
         following = np.searchsorted(lost, came, side="right")
         closes = np.append(lost, len(events.groups))[following]
         ends = np.append(events.groups, -1)[closes] == events.groups[came]
         deaths = np.where(ends, np.append(events.times, FOREVER)[closes], FOREVER)
-        # A loss that no coming row in this step accounts for is that of the row that was shown before.
+        # A loss without a row that came before it in this step is that of the row shown before the step.
         preceding = np.searchsorted(came, lost, side="left") - 1
         owns = preceding >= 0
         owns[owns] = events.groups[came[preceding[owns]]] == events.groups[lost[owns]]
@@ -94,7 +98,7 @@ class GroupedRelation(DeltaOperator):
         return Delta(batch, numbers[order], events.times[came[order]], deaths[order], ended, ended_at)
 
     def _follow(self, events: Events, lost: Ints, came: Ints, numbers: Ints, ends: Mask) -> tuple[Ints, Ints]:
-        """The rows of earlier steps that end; and the row of each group that is shown after the step."""
+        """Returns the rows of earlier steps that end. Notes the row of each group that is shown after the step."""
         moved = np.concatenate([lost, came[~ends]])
         if self._aggregation.keys:
             keys = self._windows.rows.table.keys(events.groups[moved])
@@ -111,7 +115,7 @@ class GroupedRelation(DeltaOperator):
         return ended[order], events.times[lost][order]
 
     def _forget(self) -> None:
-        """Groups that show nothing go, each time they are most of very many."""
+        """Drops the groups that show no row, if there are many groups and most are such."""
         count = len(self._groups)
         if not self._aggregation.keys or count < 65_536:
             return
@@ -127,11 +131,11 @@ class GroupedRelation(DeltaOperator):
             "groups": self._groups.snapshot(),
             "shown": self._shown,
             "next": self._next,
-            "starts_at": self.starts_at,
+            "starts_at": self._starts_at,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._windows.restore(snapshot["windows"])
         self._groups.restore(snapshot["groups"])
         self._shown = snapshot["shown"].copy()
-        self._next, self.starts_at = snapshot["next"], snapshot["starts_at"]
+        self._next, self._starts_at = snapshot["next"], snapshot["starts_at"]

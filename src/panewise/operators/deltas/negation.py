@@ -1,4 +1,4 @@
-"""Negation: the rows of the left input without, or with, a partner on the right.
+"""Negation: the rows of the left input without, or with, a matching row on the right.
 
 | kind       | at every instant the result is                                                  |
 | ---------- | -------------------------------------------------------------------------------- |
@@ -7,20 +7,20 @@
 | EXCEPT     | the values that are on the left and not on the right, each once                   |
 | EXCEPT ALL | of every value, max(copies on the left - copies on the right, 0) copies           |
 
-The result is STRICT: a right row may end left rows at any time, and bring them back when it leaves. How results are
-kept is a choice, because it says how their ends are told:
+The result is STRICT: a right row may end results at any time, and they may return when it leaves. There are two ways to
+tell the ends of results, which suit two ways to store them:
 
-- `by expiration`: a result carries the death of its left row, and ends only where that comes too late. Whoever keeps
-  the results partitions them by expiration, and pays for the ends.
-- `by key`: a result has no known death and every one ends, as in the negative-tuple approach. Whoever keeps the results
-  needs to find them by key or number only.
+- `by expiration`: a result carries the death of its left row, and ends only if it must go before. The consumer
+  partitions results by expiration, and pays extra for ends.
+- `by key`: a result has no known death and always ends, as in the negative-tuple approach. The consumer finds results
+  by key or number.
 
-The second is better where most results end prematurely: that share is measured, and the storage follows it
-(`negation_storage.py`) unless one is given. EXCEPT keeps no row by which a value stands, so that its results are always
-by key. Golab 2006, section 3.5.2.
+The second is better if most results end prematurely. That share is measured, and the storage follows it
+(`negation_storage.py`) unless it is fixed. The results of EXCEPT are always by key, because a value stands for no
+particular row. Golab 2006, section 3.5.2.
 
-State: the living rows of both sides by key and, for EXISTS and NOT EXISTS, the values of the left ones. A row costs
-O(1), expected, and each time that it is shown or hidden O(1) more.
+State: the live rows of both sides by key and, for EXISTS and NOT EXISTS, the values of the left rows. A row costs O(1),
+expected, and O(1) more each time that it is shown or hidden.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ from panewise.state.expiring import room_for
 from panewise.state.group_table import GroupTable
 
 _ROW_KINDS = {"NOT EXISTS": NOT_EXISTS, "EXISTS": EXISTS, "EXCEPT ALL": EXCEPT_ALL}
-_SPARE = 4096  # so many keys that are gone are never worth forgetting
+_SPARE = 4096  # Up to this many unused keys are never worth a compaction.
 
 
 class Negation(DeltaOperator):
-    """Left rows by what is on the right.
+    """The left rows that the right rows let pass.
 
-    `schema` is that of the left input and of the result. `left_keys` and `right_keys` are the equal sides of the
-    correlation of EXISTS and NOT EXISTS, in pairs of one type, over the columns of their input; there may be none. The
-    two EXCEPTs compare whole rows, column by column. `storage` fixes how results are kept; without one it follows the
-    measured share of premature ends. The queues make structures that suit the patterns of the inputs.
+    `schema` is that of the left input and of the result. EXISTS and NOT EXISTS match rows by `left_keys` and
+    `right_keys`, expressions over the columns of each input, in pairs of one type; there may be none. The two EXCEPTs
+    compare whole rows, column by column. `storage` fixes how results are kept; if it is None this follows the measured
+    share of premature ends. The queues make expiration queues that suit the update patterns of the inputs.
 
     >>> from panewise.language.expressions import ColumnRef
     >>> from panewise.schema import BIGINT, Column
@@ -103,21 +103,21 @@ class Negation(DeltaOperator):
         self._whole = kind.startswith("EXCEPT")
         assert self._whole or kind in _ROW_KINDS, kind
         types = tuple(column.type for column in schema) if self._whole else tuple(key.type for key in left_keys)
-        assert self._whole or types == tuple(key.type for key in right_keys), "keys are compared in one type"
+        assert self._whole or types == tuple(key.type for key in right_keys), "the keys of both sides have other types"
         self._left_keys, self._right_keys = [compiled(k) for k in left_keys], [compiled(k) for k in right_keys]
         self._table = GroupTable(types)
         self._left, self._right = KeyedRows(left_queue), KeyedRows(right_queue)
         self._values = None if self._whole else HeldBatches(self._schema)
         self._by_key: Matrix = np.empty((0, 5), np.int64)
         self._links: Matrix = np.empty((0, 3), np.int64)
-        self._shown: Ints = np.empty(0, np.int64)  # EXCEPT: the number of each value's result
+        self._shown: Ints = np.empty(0, np.int64)  # EXCEPT: the number of each value's result, -1: not shown
         self._tally: Ints = np.zeros(4, np.int64)
         self._next = 0
-        self._worth_forgetting = _SPARE  # with more keys than that, the unused ones are looked for
+        self._worth_forgetting = _SPARE  # number of keys above which unused ones are looked for
 
     @property
     def storage(self) -> str:
-        """How results are kept that are shown from now on."""
+        """How results that are shown from now on are kept."""
         return self._storage.in_use
 
     @property
@@ -127,7 +127,7 @@ class Negation(DeltaOperator):
 
     @property
     def premature_share(self) -> float:
-        """Of all results that left, the share that ended before the death of their left row; 0 where none left."""
+        """The share of results that ended before the death of their left row, among all that left; 0 if none left."""
         gone = int(self._tally[PREMATURE] + self._tally[NATURAL])
         return int(self._tally[PREMATURE]) / gone if gone else 0.0
 
@@ -153,17 +153,18 @@ class Negation(DeltaOperator):
         self._make_room()
         gone = self._left.leave(left.ended, left.ended_at, until)
         right_gone = self._right.leave(right.ended, right.ended_at, until)
-        departed = self._right.keys[right_gone.slots], right_gone.instants
+        on_the_right = right_keys, right_births, self._right.keys[right_gone.slots], right_gone.instants
         if self._kind == "EXCEPT":
+            on_the_left = self._left.keys[gone.slots], gone.instants, gone.premature
             shows, ends = values_change(
-                right_keys, right_births, left_rows.births, left_keys, self._left.keys[gone.slots], gone.instants,
-                gone.premature, *departed, self._next, self._by_key, self._shown, self._tally,
+                on_the_left, on_the_right, left_rows.births, left_keys, self._next, self._by_key, self._shown,
+                self._tally,
             )  # fmt: skip
         else:
+            on_the_left = gone.slots, gone.instants, gone.premature
             shows, ends = rows_change(
-                _ROW_KINDS[self._kind], self.storage == BY_KEY, gone.slots, gone.instants, gone.premature, right_keys,
-                right_births, *departed, slots_from, left_rows.births, self._next, self._left.keys, self._left.deaths,
-                self._by_key, self._links, self._tally,
+                _ROW_KINDS[self._kind], self.storage == BY_KEY, on_the_left, on_the_right, slots_from, left_rows.births,
+                self._next, self._left.keys, self._left.deaths, self._by_key, self._links, self._tally,
             )  # fmt: skip
         result = self._delta(shows[: self._tally[SHOWS]], ends[: self._tally[ENDS]])
         self._storage.measure(int(self._tally[PREMATURE]), int(self._tally[NATURAL]))
@@ -171,7 +172,7 @@ class Negation(DeltaOperator):
         return result
 
     def _keys(self, delta: Delta, rows: Arrived, keys: list[Any]) -> tuple[Ints, Ints | None]:
-        """The key of every row; and which rows can match, None for all: those without a NULL among the keys."""
+        """The key of every row, and the rows without a NULL in a key, which alone can match (None: all)."""
         if not self._table.types:
             return np.zeros(len(rows), np.int64), None
         columns = delta.batch.columns if self._whole else [key(delta.batch) for key in keys]
@@ -240,7 +241,7 @@ class Negation(DeltaOperator):
             relink(self._left.keys, shown, self._by_key, self._links)
 
     def _index(self, told_rows: Ints, shown_values: Ints) -> None:
-        """What is found by key, anew from the living rows, what was told of them, and their values' results."""
+        """Rebuilds the index by key from the live rows, their results (`told_rows`), and those of EXCEPT's values."""
         self._by_key, self._shown = np.empty((0, 5), np.int64), np.empty(0, np.int64)
         self._make_room()
         room = len(self._by_key)

@@ -1,17 +1,17 @@
-"""The loops of negation: what a step's comings and goings change in the result.
+"""The loops of negation: how the rows that come and leave in a step change the result.
 
-Events are taken in order of instants and, within one, in an order in which no result is shown and ended at the same
-instant:
+Events are processed in order of instants. At one instant their order ensures that no result is shown and ended at the
+same instant:
 
     rows (EXISTS, NOT EXISTS, EXCEPT ALL)   left rows leave, right rows come, right rows leave, left rows come
     values (EXCEPT)                         right rows come, left rows come, left rows leave, right rows leave
 
-Because what comes on the right is counted before what leaves, a key that has right rows before and after an instant is
-never taken to be without.
+Right rows that come are counted before those that leave, so a key with right rows before and after an instant has some
+throughout.
 
-The living left rows of a key form a list in order of arrival. EXISTS and NOT EXISTS show all of it or nothing; EXCEPT
-ALL shows its first max(left - right, 0) rows. Those die first where deaths ascend, so that a right row that comes is
-the only reason for a premature end:
+The live left rows of a key form a list in order of arrival. EXISTS and NOT EXISTS show all of it or nothing; EXCEPT ALL
+shows its first max(left - right, 0) rows. If deaths ascend these rows die first, so that only new right rows end
+results prematurely:
 
     left rows of a key      1   2   3 | 5   8           two right rows: `hidden` is 5
                             shown     | hidden
@@ -30,19 +30,25 @@ from panewise.operators.relation_delta import FOREVER
 
 Matrix = NDArray[np.int64]
 NOT_EXISTS, EXISTS, EXCEPT_ALL = 0, 1, 2
-# Columns of `by_key`, a row each key: its first, last and first hidden left slot (-1: none), the rows on both sides.
+# Columns of `by_key`, a row for each key: its first, last and first hidden left slot (-1: none), and its number of rows
+# on the left and on the right.
 FIRST, LAST, HIDDEN, LEFT, RIGHT = range(5)
-# Columns of `links`, a row each left slot: its neighbours within its key, and its result (-1: not shown): twice the
-# number, and 1 where no death was told of it, so that it has to end even when its row dies.
+# Columns of `links`, a row for each left slot: its neighbours within its key, and its result (-1: not shown). A result
+# is twice its number, plus 1 if it has no known death, so that it must end even when its row dies.
 BEFORE, AFTER, SHOWN = range(3)
-# Columns of `shows`, one row a new result, and of `ends`.
+# Columns of `shows`, a row for each new result.
 SLOT, BIRTH, DEATH = range(3)
-# Places in `tally`: results and ends of this step; ends that were premature and that were not, ever.
+# Places in `tally`: results and ends of this step; premature and natural ends since the beginning.
 SHOWS, ENDS, PREMATURE, NATURAL = range(4)
+# The arrays of a loop are grouped in plain tuples: with named ones Numba needs longer for each call.
+LeftGone = tuple[Ints, Ints, Ints]
+"""Left rows that leave, by slot or value, when, and whether they end before their death (1)."""
+RightRows = tuple[Ints, Ints, Ints, Ints]
+"""Keys of right rows that come, and when; keys of right rows that leave, and when."""
 
 
 @compiled_loop
-def _roomier(rows: Matrix, needed: int) -> Matrix:
+def _grown(rows: Matrix, needed: int) -> Matrix:
     if needed <= rows.shape[0]:
         return rows
     result = np.empty((2 * needed, rows.shape[1]), np.int64)
@@ -63,7 +69,7 @@ def _show(
 
 @compiled_loop
 def _end(number: int, instant: int, first: int, shows: Matrix, ends: Matrix, tally: Ints) -> None:
-    """A result of this step gets a death, an older one ends."""
+    """Ends a result: one of this step gets a death, an older one is added to `ends`."""
     if number >= first:
         shows[number - first, DEATH] = instant
     else:
@@ -119,7 +125,7 @@ def _last_shown(key: int, by_key: Matrix, links: Matrix) -> int:
 def _hide_last(
     key: int, instant: int, first: int, by_key: Matrix, links: Matrix, shows: Matrix, ends: Matrix, tally: Ints
 ) -> None:
-    """EXCEPT ALL: the last shown row of a key, if any, is hidden."""
+    """EXCEPT ALL: hides the last shown row of a key, if there is one."""
     slot = _last_shown(key, by_key, links)
     if slot >= 0:
         _hide(slot, instant, first, links, shows, ends, tally)
@@ -138,7 +144,7 @@ def _left_leaves(
         if premature or told & 1:
             _end(told >> 1, instant, first, shows, ends, tally)
     elif kind == EXCEPT_ALL:
-        # One row less on the left, and it was not one of those shown: one of them has to go.
+        # A hidden row has left, so one row fewer is shown.
         _hide_last(key, instant, first, by_key, links, shows, ends, tally)
 
 
@@ -160,7 +166,7 @@ def _show_next(
     key: int, by_ends: bool, instant: int, first: int, deaths: Ints, by_key: Matrix, links: Matrix, shows: Matrix,
     tally: Ints,
 ) -> None:  # fmt: skip
-    """EXCEPT ALL: the first hidden row of a key, which there must be, is shown."""
+    """EXCEPT ALL: shows the first hidden row of a key, which must exist."""
     slot = by_key[key, HIDDEN]
     by_key[key, HIDDEN] = links[slot, AFTER]
     _show(slot, instant, by_ends, first, deaths, links, shows, tally)
@@ -171,7 +177,7 @@ def _right_changes(
     kind: int, key: int, change: int, by_ends: bool, instant: int, first: int, deaths: Ints, by_key: Matrix,
     links: Matrix, shows: Matrix, ends: Matrix, tally: Ints,
 ) -> None:  # fmt: skip
-    """A row has come (change 1) or left (-1) on the right, as its count says already."""
+    """Applies a row that has come (change 1) or left (-1) on the right; it is counted already."""
     if kind == EXCEPT_ALL:
         if change > 0:
             _hide_last(key, instant, first, by_key, links, shows, ends, tally)
@@ -189,14 +195,16 @@ def _right_changes(
 
 @compiled_loop
 def _at(instants: Ints, place: int) -> int:
-    """When the next event of a list happens; FOREVER where all have been taken."""
+    """The instant of the next event of a list; FOREVER if there is none."""
     return instants[place] if place < len(instants) else FOREVER
 
 
 @compiled_loop
 def _matters(kind: int, key: int, change: int, by_key: Matrix) -> bool:
-    """Whether a row that has come or left on the right, as its count says already, changes what is shown of its key.
-    Of EXISTS and NOT EXISTS only the first partner that comes and the last one that leaves do."""
+    """Whether a row that has come or left on the right, and is counted already, may change what is shown of its key.
+
+    For EXISTS and NOT EXISTS, only the first right row that comes and the last one that leaves do.
+    """
     if by_key[key, LEFT] == 0:
         return False
     partners = by_key[key, RIGHT]
@@ -205,15 +213,16 @@ def _matters(kind: int, key: int, change: int, by_key: Matrix) -> bool:
 
 @compiled_loop
 def rows_change(
-    kind: int, by_ends: bool, gone: Ints, gone_at: Ints, premature: Ints, right_keys: Ints, right_at: Ints,
-    right_gone: Ints, right_gone_at: Ints, slots_from: int, births: Ints, first: int, keys: Ints, deaths: Ints,
-    by_key: Matrix, links: Matrix, tally: Ints,
+    kind: int, by_ends: bool, left_rows: LeftGone, right_rows: RightRows, slots_from: int, births: Ints, first: int,
+    keys: Ints, deaths: Ints, by_key: Matrix, links: Matrix, tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
-    """The new results and the ends. Slots `gone` leave on the left, keys come and go on the right, the left slots from
-    `slots_from` on come. `by_ends`: of the results that are shown now no death is told, every one will end.
+    """The new results, numbered from `first`, and the ends. The left slots from `slots_from` on come at `births`.
 
-    There is room for what an event shows and ends before it happens: one result at most where a left row comes or
-    leaves, all left rows of the key where the right side changes."""
+    `by_ends`: results that are shown now get no known death, and will end. Before an event there is always enough room:
+    for one result if a left row comes or leaves, for all left rows of the key if the right side changes.
+    """
+    gone, gone_at, premature = left_rows
+    right_keys, right_at, right_gone, right_gone_at = right_rows
     shows = np.empty((len(births) + 16, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 16, 2), np.int64)
     left_gone = right_came = right_left = left_came = 0  # how many events of each list have happened
@@ -225,7 +234,7 @@ def rows_change(
             return shows, ends
         if instant == leaves:
             if tally[ENDS] == ends.shape[0]:
-                ends = _roomier(ends, tally[ENDS] + 1)
+                ends = _grown(ends, tally[ENDS] + 1)
             slot = gone[left_gone]
             early = premature[left_gone]
             left_gone += 1
@@ -233,7 +242,7 @@ def rows_change(
             continue
         if instant < right_comes and instant < right_leaves:
             if tally[SHOWS] == shows.shape[0]:
-                shows = _roomier(shows, tally[SHOWS] + 1)
+                shows = _grown(shows, tally[SHOWS] + 1)
             slot = slots_from + left_came
             left_came += 1
             _left_comes(kind, slot, keys[slot], by_ends, instant, first, deaths, by_key, links, shows, tally)
@@ -248,18 +257,21 @@ def rows_change(
         if _matters(kind, key, change, by_key):
             left = by_key[key, LEFT]
             if tally[SHOWS] + left > shows.shape[0]:
-                shows = _roomier(shows, tally[SHOWS] + left)
+                shows = _grown(shows, tally[SHOWS] + left)
             if tally[ENDS] + left > ends.shape[0]:
-                ends = _roomier(ends, tally[ENDS] + left)
+                ends = _grown(ends, tally[ENDS] + left)
             _right_changes(kind, key, change, by_ends, instant, first, deaths, by_key, links, shows, ends, tally)
 
 
 @compiled_loop
 def values_change(
-    right_keys: Ints, right_at: Ints, births: Ints, came: Ints, gone: Ints, gone_at: Ints, premature: Ints,
-    right_gone: Ints, right_gone_at: Ints, first: int, by_key: Matrix, shown: Ints, tally: Ints,
+    left_rows: LeftGone, right_rows: RightRows, births: Ints, came: Ints, first: int, by_key: Matrix, shown: Ints,
+    tally: Ints,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
-    """EXCEPT: a value is shown while it is on the left and not on the right. `came` and `gone` are left values."""
+    """The new results and the ends of EXCEPT. A value is shown while it is on the left and not on the right. The left
+    values `came` come at `births`."""
+    gone, gone_at, premature = left_rows
+    right_keys, right_at, right_gone, right_gone_at = right_rows
     shows = np.empty((len(births) + len(right_gone) + 1, 3), np.int64)
     ends = np.empty((len(gone) + len(right_keys) + 1, 2), np.int64)
     right_came = left_came = left_gone = right_left = 0  # how many events of each list have happened
@@ -298,7 +310,7 @@ def values_change(
 
 @compiled_loop
 def relink(keys: Ints, shown: Ints, by_key: Matrix, links: Matrix) -> None:
-    """The lists of the left rows anew, from their keys and their results, in slots' order."""
+    """Rebuilds the lists of the left rows, which are in order of slots, from their keys and results."""
     by_key[:, :LEFT] = -1
     by_key[:, LEFT] = 0
     for slot in range(len(keys)):

@@ -1,22 +1,21 @@
-"""How the results of a negation are kept, by the measured share of those that end prematurely.
+"""Chooses how the results of a negation are kept, by the measured share of results that end prematurely.
 
-`by expiration`: a result is told with the death of its left row; who keeps it files it by expiration, and an end before
-that death costs extra. `by key`: nothing is told, every result ends, and is found by its number. The first wins where
-ends are rare, the second where most results end anyway (Golab 2006, section 3.5.2).
+`by expiration`: a result has the death of its left row, by which it is filed; an end before this death costs extra.
+`by key`: a result has no known death, always ends, and is found by its number. The first is better if premature ends
+are rare, the second if most results end prematurely (Golab 2006, section 3.5.2).
 
-The share of premature ends is measured while results leave: every SAMPLE departures count half, those before them the
-other half. It passes TO_KEY before results are kept by key, and falls below TO_EXPIRATION before they are kept by
-expiration again:
+The share is a moving average: each sample of SAMPLE results that left counts half, all earlier samples the other half.
+Results are kept by key once it exceeds TO_KEY, and by expiration again once it is below TO_EXPIRATION:
 
     share   0 ------------- TO_EXPIRATION ------------- TO_KEY ------------- 1
             by expiration         |     as it was          |        by key
 
-Measured with results kept as the engine keeps them, in arrays by number with a calendar queue for the deaths that are
-known, negation included: by expiration costs about an eighth less where nothing ends prematurely, both the same at
-shares between 0.5 and 0.8, by key up to a fifth less where everything does. Where an end has to be looked for in all
-partitions, as in the thesis, the lines cross much earlier. Measuring costs O(1) a step.
+Measured with the engine's storage (arrays by number, a calendar queue for known deaths), negation included: if nothing
+ends prematurely, by expiration costs about an eighth less; at shares between 0.5 and 0.8 both cost the same; if
+everything ends prematurely, by key costs up to a fifth less. If an end must be searched for in all partitions, as in
+the thesis, the lines cross much earlier. Measuring costs O(1) a step.
 
-A change concerns the results that are shown from then on; those that were told a death die, those that were not end.
+A change of storage concerns only results that are shown later. Earlier results still die or end as they were told.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ TO_EXPIRATION, TO_KEY = 0.5, 0.7
 
 
 class MeasuredStorage:
-    """The storage in use, by expiration at first; with `fixed` it stays that one, whatever is measured.
+    """The storage in use: `fixed` if it is given, otherwise by expiration at first and then as measured.
 
     >>> storage = MeasuredStorage()
     >>> storage.measure(premature=900, natural=200)
@@ -41,11 +40,11 @@ class MeasuredStorage:
         assert fixed in (None, BY_EXPIRATION, BY_KEY), fixed
         self._fixed = fixed
         self.in_use = fixed or BY_EXPIRATION
-        self.share = 0.0  # of the results that left lately, those that ended prematurely
-        self._premature, self._natural = 0, 0  # as they were when the share was measured last
+        self.share = 0.0  # the share of premature ends
+        self._premature, self._natural = 0, 0  # the totals when the share was last updated
 
     def measure(self, premature: int, natural: int) -> None:
-        """Takes how many results have left either way since the beginning."""
+        """Takes the total numbers of premature and natural ends since the beginning."""
         ended, died = premature - self._premature, natural - self._natural
         if ended + died < SAMPLE:
             return

@@ -1,7 +1,6 @@
-"""A running plan made from the plan of a query: an operator for every node that keeps state.
+"""Makes the nodes of a running plan from the plan of a query.
 
-Which state an operator keeps follows from the update patterns of its inputs (Golab 2006, section 3.5.2), which the
-plan's edges carry.
+Which state an operator keeps follows from the update patterns of its inputs (Golab 2006, section 3.5.2).
 """
 
 from __future__ import annotations
@@ -62,9 +61,11 @@ from panewise.state.fifo_queue import FifoQueue
 class PlanBuilder:
     """Builds the nodes of one plan.
 
-    `numbers`: of windows and tables, by id, among the sources; `begins`: the first instant that the plan accounts for;
-    `core`: a node whose deltas somebody else makes, as source 0. `joins`: how joins were planned, by the id of their
-    node and their layer. `built_joins`: their operators, by the number of the join and its layer, once they are made.
+    `numbers`: the source numbers of windows and tables, by the id of their node.
+    `begins`: the first instant that the plan shows.
+    `core`: a node whose deltas come from outside, as source 0.
+    `joins`: the planner's decisions on joins, by the id of their node and their layer.
+    `built_joins`: the operators of joins made so far, by the number of the join and its layer.
     """
 
     numbers: dict[int, int]
@@ -119,7 +120,7 @@ class PlanBuilder:
         return GroupedRelation(aggregation, node.input.pattern)
 
     def _joined(self, node: Join, condition: Expression | None) -> DeltaNode:
-        """All inputs at once, or, where rows meet versions of tables, layer by layer (`join_layers`)."""
+        """One join of all inputs or, if rows meet versions of tables, one for each layer (`join_layers`)."""
         layers = layers_of(node.inputs, condition)
         if layers.among_streams is None:
             joined = self.source(layers.first[0])
@@ -144,23 +145,22 @@ class PlanBuilder:
     def _ordered(
         self, node: Join, number: int, layer: JoinLayer, strict: list[bool], internal: list[bool] | None
     ) -> OrderedJoin:
-        """The operator of a layer, in the orders that the planner has given it."""
+        """The operator of a layer, with the orders that the planner has chosen."""
         planned = self.joins[id(node), number]
         schemas = [schema.to_arrow() for schema in layer.schemas]
-        join = OrderedJoin(schemas, layer.condition, planned.orders, strict=strict, internal=internal)
-        join.names = planned.names
+        join = OrderedJoin(schemas, layer.condition, planned.orders, strict, internal, planned.names)
         self.built_joins[planned.join, number] = join
         return join
 
     def source(self, node: Node) -> DeltaNode:
-        """An input that is joined with others."""
+        """An input of a join, with names by which its columns differ from those of others."""
         names = list(named_columns(node).names)
         if isinstance(node, WindowOf) or is_table(node):
             return SourceNode(self.numbers[id(node)], names)
         return RenamedNode(self.built(node), names)
 
     def _related(self, left: Node, right: Node, kind: str) -> DeltaNode:
-        """[NOT] EXISTS: equalities between both sides are keys, what reads the right side alone is its selection."""
+        """[NOT] EXISTS: equalities between both sides become keys, conditions on the right side alone its selection."""
         below, condition = behind_exists(right)
         inner = source_names(below)
         own, left_keys, right_keys = [], [], []
@@ -197,12 +197,12 @@ def _strict(node: Node) -> bool:
 
 
 def _queue(node: Node) -> type[FifoQueue] | type[CalendarQueue]:
-    """What keeps the rows of an edge in the order in which they leave (Golab 2006, section 3.5.2)."""
+    """The expiration queue for the rows of an edge (Golab 2006, section 3.5.2)."""
     return FifoQueue if node.pattern <= Pattern.WEAKEST else CalendarQueue
 
 
 def _edge_schema(node: Node) -> Schema:
-    """The columns of what comes out of a node, by the names that they have there."""
+    """The columns that a node of a running plan gives, with the names that they have there."""
     if isinstance(node, Join):
         return Schema(tuple(column for part in in_layers(node.inputs) for column in named_columns(part)))
     if isinstance(node, Filter):

@@ -1,9 +1,8 @@
-"""The last step of a plan over deltas: its relation becomes a stream of results.
+"""The last step of a plan over deltas: it turns the last relation into a stream of results.
 
-Continuous: the changes at every instant, as a change log, ISTREAM or DSTREAM. Periodic: the report at e shows the rows
-with `birth < e <= death`, that is the state at e minus one microsecond; rows are then kept by the numbers of the
-reports that they are in. An aggregate's answers are rows of the relation like any others, each there from one change to
-the next.
+A continuous query gives the changes at every instant, as a change log, ISTREAM or DSTREAM. A periodic query reports at
+e the rows with `birth < e <= death`, the state at e minus one microsecond; rows then have the numbers of reports as
+births and deaths. Answers of an aggregate are rows of the relation like any others.
 
     reports       0         1         2         3         4
     a row              *    [  1                )  3            in the reports 1 and 2
@@ -33,22 +32,23 @@ from panewise.temporal import TimeWindow, format_instant
 
 
 class RelationResults:
-    """`window` None: continuous. Otherwise its slide and alignment say when reports are, its range where they begin."""
+    """Results of a continuous query (`window` None) or of a periodic one, whose `window` says when it reports.
+
+    `append_only`: no row of the relation leaves. With ISTREAM rows are then not kept once they are shown.
+    """
 
     def __init__(
         self, schema: Schema, emit: Emission, window: TimeWindow | None, begins: int = NEVER, append_only: bool = False
     ) -> None:
         self._emit = emit
-        self._append_only = (
-            append_only and emit is Emission.ISTREAM
-        )  # no row leaves: who has been told of it may forget it
+        self._append_only = append_only and emit is Emission.ISTREAM
         self._window = window
         self._begins = begins
         items = tuple(SelectItem(column.name, ColumnRef(column.type, column.name)) for column in schema)
         self._relation = RelationRows(items)
         made = self._relation.schema
         self._schema = continuous_schema(made, emit) if window is None else periodic_schema(made)
-        self._next = NEVER + 1  # points below it are out
+        self._next = NEVER + 1  # Results of all points below it have been given.
         self._waiting: Delta | None = None
 
     @property
@@ -66,17 +66,17 @@ class RelationResults:
 
     @property
     def takes_parts(self) -> bool:
-        """Whether new rows of one instant may come in several steps to its end: they are shown, and not kept."""
+        """Whether the new rows of one instant may come in several steps: they are shown at once and not kept."""
         return self._append_only and self._window is None
 
     def _points(self, instants: Ints) -> Ints:
-        """The first point at which what happens at an instant shows."""
+        """The first point at which a change of each instant shows: the instant itself, or the number of a report."""
         if self._window is None:
             return instants
         return np.where(instants == FOREVER, FOREVER, report_number(self._window, instants) + 1)
 
     def process(self, delta: Delta, until: int) -> pa.Table:
-        """What comes out of the step that ends at `until`."""
+        """The results of the step that ends at `until`."""
         if self.takes_parts:
             self._next = max(self._next, until)
             delta = self._shown(delta, until)
@@ -105,7 +105,8 @@ class RelationResults:
         return table
 
     def _shown(self, delta: Delta, until: int) -> Delta:
-        """Those that are born; what a query that came in mid-stream shows first waits until its windows are whole."""
+        """The rows born before `until`; later ones wait. A query that starts in mid-stream delays births until its
+        windows are whole."""
         if self._waiting is not None:
             delta = self._waiting.followed_by(delta)
             self._waiting = None
@@ -125,16 +126,16 @@ class RelationResults:
         return reports[order], self._relation.values.take(wrapped(rows[order]))
 
     def lookup(self, at: int) -> pa.Table:
-        """The relation at an instant, or the last report at or before it; NotHeldError where it is not held."""
+        """The relation at an instant, or the last report at or before it. NotHeldError if it is not held."""
         point = at if self._window is None else last_report_number(self._window, at)
         first = self._relation.alive.held_since
         if self._append_only:
-            raise NotHeldError("results that are only added to are not kept", hint="leave out INTERNAL or UNBOUNDED")
+            raise NotHeldError("the results of this query are not kept", hint="leave out INTERNAL or UNBOUNDED")
         if self._window is None:
             first = max(first, self._begins)
         if not first <= point < self._next:
             raise NotHeldError(
-                f"the state at {format_instant(at)} is not held", hint="what has been reported is not kept for long"
+                f"the state at {format_instant(at)} is not held", hint="only the latest results are kept"
             )
         values = self._relation.at(point)
         if self._window is None:

@@ -1,15 +1,15 @@
-"""A table as an edge of a plan: what has changed of it since the last step, as a delta.
+"""A table as an edge of a plan: its changes since the last step, as a delta.
 
-A change by statement holds for a plan from the instant up to which the plan has come, which is where its next step
-begins; before the first step, from the beginning. So all that statements change between two steps changes at one
-instant. A change by a stream has an instant of its own, its event time, and waits for the step that accounts for it.
-Of what comes and goes at one instant nothing is told; an update is an end and a birth.
+A change by a statement holds for a plan from the beginning of the plan's next step; before the first step, from the
+beginning of time. All changes by statements between two steps thus happen at one instant. A change by a stream happens
+at its event time, and waits for the step that accounts for this instant. Rows that come and go at one instant are left
+out; an update is an end and a birth.
 
     instants     NEVER (from where the next step begins)      17      17      29          those below `until` are taken
     changes      rows that are there, statements              +row    -row    -row
 
-Cost: O(1) amortised a change, none where nothing changed. State: the changes that wait for a step, which are the
-versions that a plan has not passed yet. Golab 2006, section 3.3.1.
+Cost: O(1) amortised a change, nothing without changes. State: the changes that wait for a step, which are the versions
+that a plan has not reached yet. Golab 2006, section 3.3.1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from panewise.operators.lifetimes import NEVER
 from panewise.operators.relation_delta import FOREVER, NONE, Delta, no_delta
 
 Key = tuple[Any, ...]
-CHANGES_APART = 256  # that wait before they are put together
+CHANGES_APART = 256  # number of waiting changes from which on they are merged
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Rows that come, with their numbers, which ascend, and births; and rows that go, by number, with the instants."""
+    """Rows that come, with their numbers (ascending) and births, and the numbers of rows that go, with the instants."""
 
     batch: pa.RecordBatch
     numbers: Ints
@@ -59,11 +59,11 @@ class Changes:
 
 
 class TableSource:
-    """The changes of a table that wait for a plan's steps; `retired`: keys that statements among them take away."""
+    """The changes of a table that wait for a plan's steps. `retired`: keys that waiting statements remove."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._waiting: list[Changes] = []  # in order of their instants; all of one instant of a stream are in one
+        self._waiting: list[Changes] = []  # in order of instants; a stream's changes of one instant are in one element
         self._begun = False
         self._failed: tuple[int, str] | None = None
         self.retired: set[Key] = set()
@@ -80,9 +80,9 @@ class TableSource:
         ended_at: Ints | None = None,
         births: Ints | None = None,
     ) -> None:
-        """Rows that go, by number, and rows that come: their numbers ascend and were never used before.
+        """Adds rows that go, by number, and rows that come, with new ascending numbers.
 
-        With the instants of both, which ascend and are after those told earlier; without, from the next step on.
+        Instants ascend, and are later than those of earlier changes. None: the change holds from the next step on.
         """
         births = np.full(len(numbers), NEVER, np.int64) if births is None else births
         ended_at = np.full(len(ended), NEVER, np.int64) if ended_at is None else ended_at
@@ -94,21 +94,21 @@ class TableSource:
             self._waiting = [self._together(self._waiting)]
 
     def retire(self, keys: set[Key]) -> None:
-        """Keys that no row has any more. Before the first step nothing has met them."""
+        """Notes keys that no row has any more. Before the first step no row has met them."""
         if self._begun:
             self.retired |= keys
 
     def fail(self, at: int, reason: str) -> None:
-        """The table is not known from this instant on: a step that goes further fails."""
+        """The table is unknown from this instant on: a step that goes further fails with this reason."""
         self._failed = at, reason
 
     @property
     def known_until(self) -> int:
-        """Steps up to this instant do not fail."""
+        """The instant up to which steps do not fail."""
         return FOREVER if self._failed is None else self._failed[0]
 
     def take(self, since: int, until: int) -> Delta:
-        """What a step that accounts for [since, until) has to know."""
+        """Takes the changes for a step that accounts for [since, until)."""
         if self._failed is not None and until > self._failed[0]:
             raise QueryFailed(self._failed[1])
         self._begun = True
@@ -132,7 +132,7 @@ class TableSource:
         )
 
     def _together(self, parts: list[Changes]) -> Changes:
-        """One change instead of many, without rows that come and go at one instant."""
+        """Merges changes into one, without rows that come and go at one instant."""
         numbers, births = np.concatenate([p.numbers for p in parts]), np.concatenate([p.births for p in parts])
         ended, ended_at = np.concatenate([p.ended for p in parts]), np.concatenate([p.ended_at for p in parts])
         whole = pa.Table.from_batches([p.batch for p in parts], self._schema).combine_chunks()

@@ -1,7 +1,7 @@
-"""UNION ALL: the rows of both inputs in order of birth, numbered anew.
+"""UNION ALL: the rows of both inputs in order of birth, with new numbers.
 
-Rows of one instant come from the left first. Where an input is STRICT, the new numbers of its living rows are held, so
-that its negative rows find them; otherwise nothing is. O(1) a row, O(log held) for an end. Golab 2006, section 3.5.1.
+At one instant the left rows come first. The only state is for STRICT inputs: the new numbers of their live rows, by
+which negative rows are translated. O(1) a row, O(log held) for an end. Golab 2006, section 3.5.1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from panewise.state.calendar_queue import CalendarQueue
 
 
 class UnionAll(DeltaOperator):
-    """Two inputs as one; `strict` says which of them are STRICT. Columns are named by the schema, the left input's.
+    """The union of two inputs; `strict` says which of them are STRICT. `schema` is that of the left input.
 
     >>> from panewise.schema import BIGINT, Column
     >>> union = UnionAll(Schema((Column("a", BIGINT),)), strict=(False, False))
@@ -35,7 +35,7 @@ class UnionAll(DeltaOperator):
 
     def __init__(self, schema: Schema, strict: tuple[bool, bool]) -> None:
         self._schema = schema.to_arrow()
-        # The key of a row is its new number.
+        # A row's key is its new number.
         self._rows = [KeyedRows(CalendarQueue) if is_strict else None for is_strict in strict]
         self._next = 0
 
@@ -76,7 +76,7 @@ class UnionAll(DeltaOperator):
     ) -> tuple[Ints, Ints]:
         """The new numbers of the rows that end, and when."""
         if rows is None:
-            assert not len(delta.ended), "rows of an input that was not said to be STRICT end before their death"
+            assert not len(delta.ended), "rows of an input that is not STRICT end before their death"
             return NONE, NONE
         rows.append(side.sequences, numbers, side.deaths)
         left = rows.leave(delta.ended, delta.ended_at, until)

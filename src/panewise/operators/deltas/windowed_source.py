@@ -1,9 +1,9 @@
-"""A stream under its window as an edge of a plan: rows become deltas when they are born.
+"""A stream and its window as an edge of a plan: rows become deltas when they are born.
 
-Rows come in (time, arrival) order as the watermark passes them. Those that a window shows only later (OFFSET) wait; the
-deaths of rows that left open when they will go (count windows) follow as ends. What a plan was not there to see it does
-not show: no row is born before `begins`, from which on all windows of the plan are whole; where rows meet versions of
-tables first, that is seen to behind it (`beginning`). O(rows that wait) a step.
+Rows come in order of time and arrival when the watermark has passed them. Rows that the window shows later (OFFSET)
+wait. Rows of count windows have no known death; they end. No row is born before `begins`, from which on all windows of
+the plan are whole. The exception are rows that meet versions of tables: for them `beginning` holds the results back.
+O(waiting rows) a step.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from panewise.temporal import RowsWindow, TimeWindow, Window
 
 
 class WindowedSource:
-    """The rows of one input of a plan; `begins`: the first instant that the plan accounts for; `early`: rows are born
-    at their own instants all the same, for somebody who holds back what becomes of them; `report`: when a periodic plan
-    reports."""
+    """The rows of one input of a plan.
+
+    `begins`: the first instant that the plan shows. `early`: rows are born at their own instants all the same, because
+    their results are held back later. `report`: when a periodic plan reports.
+    """
 
     def __init__(
         self,
@@ -39,8 +41,8 @@ class WindowedSource:
     ) -> None:
         self._lifetimes = lifetimes_of(window, schema, None if early else held_from)
         self._strict = isinstance(window, RowsWindow)
-        assert not (early and self._strict), "windows of rows meet no tables"
-        # Where rows that were shown came before, an ungrouped answer exists as soon as all windows are whole.
+        assert not (early and self._strict), "a window of rows is not joined with a table"
+        # If earlier rows were surely shown, an ungrouped answer exists as soon as all windows are whole.
         gaps = isinstance(window, TimeWindow) and not surely_shown(window.range_us, report)
         self._first_shown = FOREVER if held_from is None or gaps else NEVER
         self._report = report
@@ -50,13 +52,13 @@ class WindowedSource:
         self._waiting = empty_batch(self._schema)
         self._sequences, self._births, self._deaths = NONE, NONE, NONE
         self._next = 0  # the number of the next row on the edge
-        # Of rows that may still end: their numbers in the stream, ascending, and those on the edge.
+        # The numbers of rows that may still end: in the stream (ascending), and on the edge.
         self._shown_of, self._shown_as = NONE, NONE
 
     @property
     def starts_at(self) -> int:
         """The birth of the first row that the plan shows; FOREVER before there is one."""
-        # A window of rows that has held one is never empty again.
+        # A window of rows is never empty after its first row.
         return max(self._lifetimes.starts_at if self._strict else self._first_shown, self._begins)
 
     @property
@@ -65,7 +67,7 @@ class WindowedSource:
         return waiting + 2 * self._shown_of.nbytes + self._lifetimes.bytes_held
 
     def take(self, rows: Rows, until: int) -> Delta:
-        """All rows below `until` that have not come yet."""
+        """Takes new rows, all those before `until`. Returns the rows born before it, and the ends."""
         assigned = self._lifetimes.assign(rows)
         ended, ended_at = self._earlier(assigned.earlier, assigned.earlier_births, assigned.earlier_deaths)
         fresh = np.arange(assigned.first, assigned.first + len(rows), dtype=np.int64)
@@ -73,7 +75,7 @@ class WindowedSource:
         if self._first_shown == FOREVER and not self._strict:
             self._first_shown = first_shown(births, assigned.deaths, self._report)
         if not len(self._sequences) and not len(ended) and (births < until).all():
-            # The usual way: rows are shown as they come.
+            # The usual case: rows are shown as they come.
             return self._shown(rows.batch, fresh, births, assigned.deaths, ended, ended_at)
         batches = [_plain(batch, self._schema) for batch in (self._waiting, rows.batch) if batch.num_rows]
         whole = pa.Table.from_batches(batches, self._schema).combine_chunks()
@@ -85,7 +87,7 @@ class WindowedSource:
         self._waiting = batch.filter(wrapped(~born))
         self._sequences, self._births, self._deaths = sequences[~born], births[~born], deaths[~born]
         chosen = np.flatnonzero(born)
-        chosen = chosen[np.argsort(births[chosen], kind="stable")]  # partitions do not wait for each other
+        chosen = chosen[np.argsort(births[chosen], kind="stable")]  # partitions have births independent of each other
         return self._shown(
             batch.take(wrapped(chosen)), sequences[chosen], births[chosen], deaths[chosen], ended, ended_at
         )
@@ -93,7 +95,7 @@ class WindowedSource:
     def _shown(
         self, batch: pa.RecordBatch, sequences: Ints, births: Ints, deaths: Ints, ended: Ints, ended_at: Ints
     ) -> Delta:
-        """Without rows that go as they come; numbered in the order in which they are born."""
+        """The delta of rows in order of birth, with numbers on the edge, without rows that die at their birth."""
         numbers = np.arange(self._next, self._next + len(births), dtype=np.int64)
         self._next += len(births)
         if self._strict:
@@ -110,7 +112,7 @@ class WindowedSource:
         return delta if shows.all() else delta.take(shows)
 
     def _earlier(self, sequences: Ints, births: Ints, deaths: Ints) -> tuple[Ints, Ints]:
-        """What became known of rows that have come: those that wait hear of it, of the others their ends are told."""
+        """Applies newly known lifetimes of earlier rows: updates rows that wait, and returns the ends of the others."""
         if not len(sequences):
             return NONE, NONE
         places = np.searchsorted(self._sequences, sequences)
@@ -140,7 +142,7 @@ class WindowedSource:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._lifetimes.restore(snapshot["lifetimes"])
         self._begins, self._waiting = snapshot["begins"], snapshot["waiting"]
-        # An earlier panewise began with the first row, shown or not.
+        # Earlier versions began with the first row, shown or not.
         self._first_shown = snapshot.get("first_shown", self._lifetimes.starts_at)
         self._sequences = snapshot["sequences"]
         self._births, self._deaths = snapshot["births"].copy(), snapshot["deaths"].copy()
@@ -149,5 +151,5 @@ class WindowedSource:
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Without dictionaries, so that batches fit together."""
+    """The batch without dictionary encoding, so that batches can be concatenated."""
     return batch if batch.schema.equals(schema) else batch.select(schema.names).cast(schema)

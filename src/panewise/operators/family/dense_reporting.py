@@ -1,4 +1,4 @@
-"""Reports out of dense slices: due windows of all members answered in one call, written out together."""
+"""Reports of dense slices: one call answers the due windows of all members, and reports are written together."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ from panewise.operators.family.first_reports import is_whole
 from panewise.operators.family.groups import Groups
 from panewise.operators.family.member import Member
 from panewise.operators.family.members import Members
-from panewise.operators.family.past_reports import Answers, Slices, SoughtReports
 from panewise.operators.family.reporting import Reporting, stamped, stamped_from
+from panewise.operators.family.sought_windows import Answers, Slices, SoughtWindows
 from panewise.operators.family.timeline import HeldSlices, Timeline
 from panewise.operators.reports import MemberBatches, Reports
 from panewise.operators.window_order import distinct_windows, slice_places
 from panewise.plan.aggregation import ROW_COUNT, Aggregation, StateKey
 
-FEW = 256  # reports of one member of a grouped family that are all asked for, also those without rows
-MANY = 8192  # the same without groups, where reports without rows are reports too
+# Easy members with more due reports than this are handled one by one. Ungrouped members report empty windows too.
+DUE_GROUPED_MAX, DUE_UNGROUPED_MAX = 256, 8192
 _NONE: Ints = np.empty(0, np.int64)
-ANSWERS_AT_ONCE = 1 << 21  # groups times windows: bounds the memory of one call
-GAP_MATERIALISED = 1024  # longer runs of empty reports stay ranges
+ANSWERS_AT_ONCE = 1 << 21  # groups times windows in one call, which bounds its memory
+GAP_MATERIALISED = 1024  # longer runs of empty reports are returned as ranges
 
 
 class WovenSlices(HeldSlices, Protocol):
-    """A store whose members may be in trees of their own."""
+    """A store whose members may be in trees of the weave."""
 
     def slices_of(self, tree: int, watermark: int) -> Slices: ...
 
 
 @dataclass
-class Asked:
-    """Reports that are asked for: `due[i]` of member `owners[i]`, those of a member in a row; the rest by member."""
+class RequestedReports:
+    """Reports that are asked for: report `due[i]` belongs to member `owners[i]`, and members are in order.
+
+    The other arrays have one value per member.
+    """
 
     members: list[Member]
     owners: Ints
@@ -52,7 +55,7 @@ class Asked:
     tree: Ints
 
     @classmethod
-    def of(cls, requests: list[tuple[Member, Ints]]) -> Asked:
+    def of(cls, requests: list[tuple[Member, Ints]]) -> RequestedReports:
         members = [member for member, _ in requests]
         owners = np.repeat(np.arange(len(requests)), [len(due) for _, due in requests])
         columns = np.array(
@@ -60,19 +63,19 @@ class Asked:
         )
         return cls(members, owners, np.concatenate([due for _, due in requests]), *columns.T)
 
-    def only(self, chosen: NDArray[np.bool_]) -> Asked:
-        """What is asked for by some of the members."""
+    def only(self, chosen: NDArray[np.bool_]) -> RequestedReports:
+        """The reports of the members where the mask is true."""
         if chosen.all():
             return self
         rows = np.flatnonzero(chosen)
         mine = chosen[self.owners]
         owners = (np.cumsum(chosen) - 1)[self.owners[mine]]
         columns = (column[rows] for column in (self.offset, self.range, self.number, self.shape, self.tree))
-        return Asked([self.members[row] for row in rows], owners, self.due[mine], *columns)
+        return RequestedReports([self.members[row] for row in rows], owners, self.due[mine], *columns)
 
 
 class DenseReporting(Reporting):
-    """Members that are easy (`schedule.py`) are found by columns; the others, few, one by one."""
+    """Finds due reports of easy members (`schedule.py`) by columns, and handles the few other members one by one."""
 
     def __init__(self, store: WovenSlices, members: Members, timeline: Timeline, groups: Groups) -> None:
         super().__init__(members, timeline, groups)
@@ -82,20 +85,20 @@ class DenseReporting(Reporting):
     # -- which reports are due -----------------------------------------------------------------------------------
 
     def due(self, fresh: Member | None) -> Reports:
-        """All that has come due, answered together; `fresh`: all others have said theirs already."""
+        """All due reports, answered together; `fresh`: only those of this member, because all others are out."""
         members, watermark = self.members, self.timeline.watermark
         reports = Reports(members.names)
-        closer = [] if fresh is None else [fresh]
+        one_by_one = [] if fresh is None else [fresh]
         if fresh is None:
             members.begin_reports(watermark, self._store.starts)
-            asked, closer = self._easily_due()
+            asked, one_by_one = self._due_of_easy()
             if asked is not None:
                 self._write(asked, reports)
         requests: list[tuple[Member, Ints]] = []
-        for member in closer:
+        for member in one_by_one:
             if member.name in members.failures:
                 continue
-            due = self._soon_due(member) if self._grouped else self.due_of(member, self._store)
+            due = self._candidates(member) if self._grouped else self.due_of(member, self._store)
             if not self._grouped:
                 due, gaps = self._with_gaps(member, due)
                 if gaps:
@@ -103,19 +106,20 @@ class DenseReporting(Reporting):
             if len(due):
                 requests.append((member, due))
         self._write_in_parts(requests, reports)
-        members.schedule.come_to(watermark)
-        for member in closer:
+        members.schedule.move_to(watermark)
+        for member in one_by_one:
             member.settle(self._grouped)
         return reports
 
-    def pass_over(self) -> None:
+    def skip_due(self) -> None:
         for member in self.members.in_order:
             if not self._grouped:
-                self._with_gaps(member, self.due_of(member, self._store))  # says whether its reports have begun
-        self.members.schedule.come_to(self.timeline.watermark)
+                self._with_gaps(member, self.due_of(member, self._store))  # notes whether its reports have begun
+        self.members.schedule.move_to(self.timeline.watermark)
 
-    def _easily_due(self) -> tuple[Asked | None, list[Member]]:
-        """What is due of easy members, and the members that need a closer look, or have too much due for one call."""
+    def _due_of_easy(self) -> tuple[RequestedReports | None, list[Member]]:
+        """The due reports of easy members, and the members to be handled one by one: those that are not easy, or that
+        have too many due reports for one call."""
         members, schedule = self.members.in_order, self.members.schedule
         easy, failures = schedule.easy, self.members.failures
         if failures:
@@ -125,37 +129,37 @@ class DenseReporting(Reporting):
         counts = np.where(easy, np.maximum((self.timeline.watermark - first) // slide + 1, 0), 0)
         if not self._grouped:
             self._leave_out_empty(first, counts)
-        odd = ~easy | (counts > (FEW if self._grouped else MANY))
+        odd = ~easy | (counts > (DUE_GROUPED_MAX if self._grouped else DUE_UNGROUPED_MAX))
         counts[odd] = 0
         total = int(counts.sum())
         if total * max(1, len(self.groups)) > ANSWERS_AT_ONCE:
             return None, list(members)
-        closer = [members[row] for row in np.flatnonzero(odd)]
+        one_by_one = [members[row] for row in np.flatnonzero(odd)]
         if not total:
-            return None, closer
+            return None, one_by_one
         rows = np.flatnonzero(counts)
         counts, first, slide = counts[rows], first[rows], slide[rows]
         owners = np.repeat(np.arange(len(rows)), counts)
         steps = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         columns = (schedule.column(name)[rows] for name in ("offset", "range", "number", "shape", "tree"))
         found = [members[row] for row in rows]
-        return Asked(found, owners, first[owners] + slide[owners] * steps, *columns), closer
+        return RequestedReports(found, owners, first[owners] + slide[owners] * steps, *columns), one_by_one
 
     def _leave_out_empty(self, first: Ints, counts: Ints) -> None:
-        """Windows that begin behind the last slice are empty: no report of those whose HAVING says so."""
+        """Reduces the counts of members whose HAVING drops empty windows: windows after the last slice are empty."""
         schedule, ends = self.members.schedule, self._store.ends
         shapes, known = schedule.column("shape"), self.members.shapes
         silent = [shape for shape in np.unique(shapes).tolist() if known.is_silent_when_empty(shape, self.groups.pools)]
         if not silent or not len(ends):
             return
-        # The last report to hold a row.
+        # The last report whose window holds a row.
         reach = int(ends[-1]) - 1 + schedule.column("range") + schedule.column("offset")
         upto = np.minimum(reach, self.timeline.watermark)
         held = np.maximum((upto - first) // schedule.column("slide") + 1, 0)
         counts[:] = np.where(np.isin(shapes, silent), np.minimum(counts, held), counts)
 
     def _with_gaps(self, member: Member, due: Ints) -> tuple[Ints, list[EmptyReports]]:
-        """The reports of an ungrouped query: those of empty windows between and after, long runs as ranges."""
+        """All due reports of an ungrouped query: `due` and those of empty windows, of which long runs become ranges."""
         slide, watermark = member.cadence.slide, self.timeline.watermark
         first = member.first_due(int(due[0]) if len(due) else None, watermark)
         last = member.cadence.last_report(watermark)
@@ -172,8 +176,8 @@ class DenseReporting(Reporting):
                 gaps.append(EmptyReports(begin, count, slide))
         return np.sort(np.concatenate(filled)), gaps
 
-    def _soon_due(self, member: Member) -> Ints:
-        """The same as `due_of`, quickly, where few reports are due; windows without rows may be among them."""
+    def _candidates(self, member: Member) -> Ints:
+        """Like `due_of`, but fast if few reports are due; windows without rows may be among them."""
         cadence, watermark = member.cadence, self.timeline.watermark
         if member.reported == INT64_MIN or cadence.range is None:
             return self.due_of(member, self._store)
@@ -181,39 +185,39 @@ class DenseReporting(Reporting):
         if first > watermark:
             return _NONE
         count = (watermark - first) // cadence.slide + 1
-        if count > FEW or not is_whole(cadence, first, member.held_from):
+        if count > DUE_GROUPED_MAX or not is_whole(cadence, first, member.held_from):
             return self.due_of(member, self._store)
         return first + cadence.slide * np.arange(count, dtype=np.int64)
 
     # -- writing them --------------------------------------------------------------------------------------------
 
     def answered(self, member: Member, report: int) -> pa.RecordBatch | None:
-        """One report of a window, whether it is a member's next one, one of the past, or nobody's."""
+        """One report of a window: a member's next report, one of the past, or of a window that no member has."""
         reports = Reports({0: member.name})
-        asked = Asked.of([(member, np.array([report], np.int64))])
-        asked.number[:] = asked.tree[:] = 0  # no window goes on from here
+        asked = RequestedReports.of([(member, np.array([report], np.int64))])
+        asked.number[:] = asked.tree[:] = 0  # techniques keep nothing for this window
         self._write(asked, reports)
         found = reports.get(member.name)
         assert found is None or isinstance(found[0], pa.RecordBatch)
         return found[0] if found else None
 
     def _write_in_parts(self, requests: list[tuple[Member, Ints]], reports: Reports) -> None:
-        """Answers the requests in parts of bounded size."""
+        """Writes the reports asked for, in parts of bounded size."""
         limit = max(1, ANSWERS_AT_ONCE // max(1, len(self.groups)))
         longest = max((len(due) for _, due in requests), default=0)
         step = max(1, limit // max(1, len(requests)))
         for begin in range(0, longest, step):
             part = [(member, due[begin : begin + step]) for member, due in requests if begin < len(due)]
-            self._write(Asked.of(part), reports)
+            self._write(RequestedReports.of(part), reports)
 
-    def _write(self, asked: Asked, reports: Reports) -> None:
-        """The reports asked for, tree by tree of the weave."""
+    def _write(self, asked: RequestedReports, reports: Reports) -> None:
+        """Writes the reports asked for, one tree of the weave after the other."""
         for number in np.unique(asked.tree).tolist():
             slices = self._store.slices_of(number, self.timeline.watermark)
             self._write_tree(slices, asked.only(asked.tree == number), reports)
 
-    def _write_tree(self, slices: Slices, asked: Asked, reports: Reports) -> None:
-        """Equal windows are answered once, members that select alike written together."""
+    def _write_tree(self, slices: Slices, asked: RequestedReports, reports: Reports) -> None:
+        """Writes reports of one tree. Equal windows are answered once; members of one shape are written together."""
         owners, shapes = asked.owners, self.members.shapes
         last = asked.due - asked.offset[owners]
         ends = slice_places(slices.starts, last)
@@ -225,8 +229,8 @@ class DenseReporting(Reporting):
         keys = list(dict.fromkeys(key for shape in np.unique(asked.shape).tolist() for key in shapes.asked_by(shape)))
         begins = np.where(starts[firsts] < 0, -1, slices.first + starts[firsts])
         numbers = asked.number[owners[firsts]]
-        questions = _asked_for(asked.members, keys, owners, places, len(firsts))
-        sought = SoughtReports(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
+        questions = _windows_needed(asked.members, keys, owners, places, len(firsts))
+        sought = SoughtWindows(begins, slices.first + ends[firsts], len(self.groups), numbers, questions)
         answers = slices.answers(keys, sought)
         kinds = asked.shape * 2 + endless
         found = np.unique(kinds)
@@ -235,13 +239,20 @@ class DenseReporting(Reporting):
             self._write_together(asked, owners[mine], asked.due[mine], places[mine], answers, reports, len(found) == 1)
 
     def _write_together(
-        self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers, reports: Reports, alike: bool
+        self,
+        asked: RequestedReports,
+        owners: Ints,
+        due: Ints,
+        places: Ints,
+        answers: Answers,
+        reports: Reports,
+        alike: bool,
     ) -> None:
-        """The reports of members that select alike, whatever their windows: one batch, cut where the next begins."""
+        """Writes reports of members of one shape, whatever their windows, as one batch with a cut at each member."""
         member = asked.members[int(owners[0])]
         aggregation = member.aggregation
         try:
-            # Where all windows are of members that select alike, each is evaluated once, however many have it.
+            # If all windows belong to members of one shape, each distinct window is evaluated only once.
             once = not self._grouped and len(places) > len(answers[ROW_COUNT][0][0]) and alike
             with Overflows() as overflows:
                 written = (self._written_once if once else self._written)(aggregation, due, places, answers)
@@ -265,8 +276,8 @@ class DenseReporting(Reporting):
         cuts = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
         reports.together.append(MemberBatches(member.shape, batch, asked.number[owner[cuts[:-1]]], cuts))
 
-    def _note_overflows(self, asked: Asked, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
-        """Reports that were lowered together have answers outside their type: lowered again, to see whose they are."""
+    def _note_overflows(self, asked: RequestedReports, owners: Ints, due: Ints, places: Ints, answers: Answers) -> None:
+        """Counts answers outside their type for each member, by computing again what was computed together."""
         for owner in np.unique(owners):
             member, mine = asked.members[owner], owners == owner
             with Overflows(apart=True) as found:
@@ -274,7 +285,7 @@ class DenseReporting(Reporting):
             self.members.note_overflows(member.name, found.count)
 
     def _written_out(self, member: Member, due: Ints, places: Ints, answers: Answers) -> list[pa.RecordBatch]:
-        """A member's reports; where one cannot be answered, those before it are out all the same and it fails."""
+        """The reports of a member. If one of them fails, the member fails, and the reports before it are returned."""
         try:
             batch = self._member_batch(member, due, places, answers)
             return [batch] if batch is not None else []
@@ -300,7 +311,7 @@ class DenseReporting(Reporting):
     def _written(
         self, aggregation: Aggregation, due: Ints, places: Ints, answers: Answers
     ) -> tuple[Ints, list[pa.Array]] | None:
-        """The items of reports, from the answers at their places, and which report each row is of."""
+        """The report of each row and the items; report i takes the answer at `places[i]`. None if there are no rows."""
         count = len(self.groups)
         rows = answers[ROW_COUNT][0][0][places]
         flat = None if not self._grouped or bool(rows.all()) else np.flatnonzero(rows.reshape(-1))
@@ -323,7 +334,7 @@ class DenseReporting(Reporting):
     def _written_once(
         self, aggregation: Aggregation, due: Ints, places: Ints, answers: Answers
     ) -> tuple[Ints, list[pa.Array]] | None:
-        """The same without groups, where every window that was answered is one of these reports'."""
+        """Like `_written`, for an ungrouped query to which all answers belong: evaluates each answer once."""
         fields = {key: [part.reshape(-1) for parts in answers[key] for part in parts] for key in aggregation.asked}
         batch, kept = self.passing(aggregation, [], fields)
         if not batch.num_rows:
@@ -339,10 +350,13 @@ class DenseReporting(Reporting):
         return reports, [column.take(chosen) for column in aggregation.selected(batch)]
 
 
-def _asked_for(
+def _windows_needed(
     members: list[Member], keys: list[StateKey], owners: Ints, places: Ints, windows: int
 ) -> dict[StateKey, NDArray[np.bool_]]:
-    """In which windows each question to a state without a fixed size is asked: it costs too much to ask it in all."""
+    """For each statistic of a state without a fixed size, the windows in which some member needs it.
+
+    It is too expensive to compute in all windows.
+    """
     result = {}
     for key in keys:
         if key.held is not key:

@@ -1,7 +1,7 @@
-"""The groups of a family and its strings: ids for the keys of rows, keys for the ids of reports, codes for strings.
+"""The groups and strings of a family: keys of rows become ids, ids of reports become keys, strings become codes.
 
-A family without GROUP BY is one group, with id 0 and no keys. Strings that states hold are codes of a pool, one for
-each expression that is aggregated.
+A family without GROUP BY has one group, with id 0 and no keys. States hold strings as codes of a pool; each aggregated
+expression has a pool of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from panewise.state.group_table import GroupTable
 
 
 class Groups:
-    """`table` numbers the groups, `pools` the strings by the expression that they come from."""
+    """`table` numbers the groups, and `pools` the strings of each aggregated expression."""
 
     def __init__(self, keys: tuple[Expression, ...]) -> None:
         self.keys = keys
@@ -39,14 +39,14 @@ class Groups:
         return self.table.bytes_held + sum(pool.bytes_held for pool in self.pools.values())
 
     def words(self, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """The keys of rows as the table takes them."""
+        """The keys of rows in the form that the table takes."""
         return self.table.words([column(batch) for column in self._columns])
 
     def keys_of(self, ids: Ints) -> list[pa.Array]:
         return self.table.keys(ids) if self.keys else []
 
     def all_keys(self, times: int) -> list[pa.Array]:
-        """The key columns of all groups, so many times; the same for report after report, so they are kept."""
+        """The key columns of all groups, repeated `times` times; cached, because most reports need the same columns."""
         count = len(self.table)
         kept = self._repeated
         if kept is None or kept[0] < times or kept[1] != (count, self.table.version):
@@ -58,13 +58,13 @@ class Groups:
         return self.pools.setdefault(argument, StringPool())
 
     def pool_of(self, key: StateKey) -> StringPool | None:
-        """The pool of the codes that a state without a fixed size holds; None where it holds other values."""
+        """The pool whose codes a state without a fixed size holds; None if it holds other values."""
         return self.pool(key.arguments[0]) if key.kind.feeds[0] is Feed.CODE else None
 
-    # -- what is written down ------------------------------------------------------------------------------------
+    # -- snapshots -----------------------------------------------------------------------------------------------
 
     def _pools_of(self, states: Iterable[StateKey]) -> list[StringPool]:
-        """The pools in an order that follows from the states alone."""
+        """The pools, in an order that depends on the states only."""
         found: dict[Expression, StringPool] = {}
         for key in states:
             for argument, feed in zip(key.arguments, key.kind.feeds, strict=False):

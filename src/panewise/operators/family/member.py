@@ -1,10 +1,10 @@
-"""A member of a family: an aggregation over a window, for one query or for several that are alike.
+"""A member of a family: an aggregation over a window, for one query or for several equal ones.
 
-An ungrouped query reports every window from the first one that holds a row, before any WHERE, on. So a member notes the
-first report that shows a row (`first_report`) until its reports have begun (`first_reports.py` finds it).
+An ungrouped query reports all windows from the first one with a row, even a row that WHERE drops. Until its reports
+have begun, the member therefore notes the first report that shows a row (`first_report`; see `first_reports.py`).
 
-What is fixed is the aggregation, the window (`cadence`) and what it counts by. All else changes, and is assigned by the
-methods here alone: others tell a member what has happened.
+The aggregation and the window (`cadence`) are fixed. Only the methods here assign the other fields; others tell a
+member what has happened.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from panewise.plan.aggregation import Aggregation
 from panewise.plan.family_plan import MemberPlan
 from panewise.slicing.pairs import Cadence
 
-# What is written down of a member, under these names; the last one was never more than False.
+# The fields in a snapshot, by their names there; the last one is always False.
 MEMBER_MARKS = ("reported", "held_from", "first_report", "begun", "endless", "suspended")
 
 
 class Member:
     """Reports up to `reported` are out; windows that begin before `held_from` are not whole.
 
-    `window` is its number among the windows of the family (0 is nobody's), `shape` is equal for members that select and
-    aggregate alike. `timed`: the axis is event time.
+    `window` numbers the members' windows in the family; 0 is not used. `shape` is equal for members with equal SELECT
+    and HAVING. `timed`: the axis is event time.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Member:
         self.shape = shape
         self.first_report: int | None = None
         self.begun = False
-        self.endless = False  # a window without a beginning holds rows by now, and always will
-        self.passing: NDArray[np.bool_] = np.zeros(0, np.bool_)  # by group: HAVING keeps it; sparse slices only
+        self.endless = False  # the window has no beginning and holds rows, so it will hold rows for ever
+        self.passing: NDArray[np.bool_] = np.zeros(0, np.bool_)  # by group, whether HAVING keeps it; sparse slices only
         self.touched: list[Ints] = []  # groups to be judged at the next report; sparse slices only
         self.row = 0
         self._schedule: MemberSchedule | None = None  # keeps `reported` once the member is in a family
@@ -65,12 +65,12 @@ class Member:
         self._schedule = schedule
 
     def join(self, reported: int, touched: list[Ints]) -> None:
-        """The family has its slices: up to where it counts as having reported, and the groups that it finds changed."""
+        """Reports up to `reported` count as out, and `touched` groups as changed; called once slices are ready."""
         self._report_up_to(reported)
         self.touched = touched
 
     def take_row(self, row: int) -> None:
-        """It has another row of the schedule from now on."""
+        """The member has another row of the schedule from now on."""
         self.row = row
 
     def rename(self, name: str) -> None:
@@ -92,32 +92,32 @@ class Member:
         else:
             self._schedule.set_reported(self.row, point)
 
-    def come_to(self, watermark: int) -> None:
+    def report_until(self, watermark: int) -> None:
         """Reports up to the watermark are out."""
         self._report_up_to(max(self.reported, watermark))
 
     def hold_back(self, point: int) -> None:
-        """Rows before the point turn out not to have been seen all."""
+        """Not all rows before the point were seen, after all."""
         self.held_from = point if self.held_from is None else max(point, self.held_from)
-        self._look_closer()
+        self._unsettle()
 
     def hold_for_ever(self) -> None:
-        """A window without a beginning holds rows: what it holds stays, also when its slices have gone."""
+        """A window without a beginning holds rows; they stay in it even when their slices are evicted."""
         assert self.cadence.range is None
         self.endless = True
 
-    def _look_closer(self) -> None:
-        """It is not easy until it has been looked at again; see `schedule.py`."""
+    def _unsettle(self) -> None:
+        """The member is not easy until `settle` is called; see `schedule.py`."""
         if self._schedule is not None:
             self._schedule.set_easy(self.row, False)
 
     def settle(self, grouped: bool) -> None:
-        """It has been looked at: it is easy from now on where nothing speaks against it."""
+        """The member was handled by itself; it is easy from now on if nothing prevents it."""
         assert self._schedule is not None
         self._schedule.set_easy(self.row, self._is_easy(grouped))
 
     def _is_easy(self, grouped: bool) -> bool:
-        """Whether its reports to come need no closer look; see `schedule.py`. Once true it stays so."""
+        """Whether the member is easy (`schedule.py`). Once true, it stays true."""
         cadence = self.cadence
         if cadence.range is None or not (grouped or self.begun) or self.reported == INT64_MIN:
             return False
@@ -127,7 +127,7 @@ class Member:
 
     @property
     def tree(self) -> int:
-        """The tree of the weave that answers it; 0 is the one of the store's own slices."""
+        """The number of the tree that answers it; tree 0 has the store's own slices."""
         return 0 if self._schedule is None else int(self._schedule.column("tree")[self.row])
 
     def move_to(self, tree: int) -> None:
@@ -137,22 +137,24 @@ class Member:
 
     @property
     def can_move(self) -> bool:
-        """Whether slices of other edges than the store's own may answer it."""
+        """Whether another tree than 0 may answer it."""
         return self.cadence.range is not None and not self.aggregation.holistic
 
     # -- the first report of an ungrouped query ------------------------------------------------------------------
 
     def go_on_from(self, other: Member) -> None:
-        """Another one has given its reports so far."""
+        """Another member gave its reports so far."""
         self.begun = self.begun or other.begun
 
     def note_first(self, report: int) -> None:
-        """A report that shows a row; the earliest counts."""
+        """Notes a report that shows a row; the earliest one counts."""
         self.first_report = report if self.first_report is None else min(report, self.first_report)
 
     def note_rows(self, points: Ints, least: int, latest: int) -> None:
-        """Rows of the stream, before any WHERE: an ungrouped query begins with the first whole window that holds one.
-        `least` and `latest` are the ends of the points."""
+        """Rows have arrived at these points, before any WHERE: notes the first whole report that shows one.
+
+        `least` and `latest` are the ends of the points.
+        """
         cadence, since, known = self.cadence, self.held_from, self.first_report
         if known is not None and known <= first_candidate(cadence, since, least):
             return
@@ -161,13 +163,15 @@ class Member:
             self.note_first(found)
 
     def take_note(self) -> int | None:
-        """The first report that shows a row, of those noted since the last call; forgotten here."""
+        """The first report noted since the last call; it is no longer known here."""
         taken, self.first_report = self.first_report, None
         return taken
 
     def begin_easily(self, watermark: int, oldest: int) -> bool:
-        """Whether its reports have begun by what was noted, and are easy from there on; `oldest`: where the slices held
-        begin. Where these may hold older rows, or nothing was noted, it is looked at more closely elsewhere."""
+        """Begins the reports with the first one noted, and makes the member easy; returns whether it could.
+
+        It cannot if nothing was noted, or if slices held may contain older rows. `oldest`: where these slices begin.
+        """
         first, cadence = self.first_report, self.cadence
         if first is None or first > watermark or cadence.range is None:
             return False
@@ -179,8 +183,10 @@ class Member:
         return True
 
     def first_due(self, shown: int | None, watermark: int) -> int | None:
-        """The next report of an ungrouped query; None where its reports have not begun. They begin with the first one
-        that was noted, or `shown`, the first that slices held answer: one that joins may find rows in these."""
+        """The next report of an ungrouped query; None if its reports have not begun.
+
+        They begin with the first report noted, or with `shown`: the first report for which slices held contain rows.
+        """
         following = self.cadence.next_report(self.reported)
         if self.begun:
             return following
@@ -191,12 +197,12 @@ class Member:
         return max(min(known), following)
 
     def is_before_the_first(self, report: int) -> bool:
-        """Whether an ungrouped query had not begun; one in mid-stream may have begun with what others held."""
+        """Whether a report comes before the first one of an ungrouped query, which may have begun with slices held."""
         if self.first_report is None:
             return not self.begun
         return self.held_from is None and report < self.first_report
 
-    # -- the groups that it judges, where slices are sparse ------------------------------------------------------
+    # -- the groups that it judges, if slices are sparse ---------------------------------------------------------
 
     def touch(self, groups: list[Ints]) -> None:
         """These groups have changed since its last report."""
@@ -207,18 +213,18 @@ class Member:
         self.touched = groups
 
     def take_touched(self) -> Ints | None:
-        """The groups to be judged now, some of them twice, which does no harm; None where there are none."""
+        """The groups to be judged now, or None; a group may occur twice, which does no harm."""
         taken, self.touched = self.touched, []
         return np.concatenate(taken) if taken else None
 
     def judge(self, groups: Ints, passing: NDArray[np.bool_], room: int) -> None:
-        """What HAVING says of some groups, of as many as there is room for."""
+        """Stores whether HAVING keeps some groups; there is room for `room` groups."""
         if len(self.passing) < room:
             self.passing = np.append(self.passing, np.zeros(room - len(self.passing), np.bool_))
         self.passing[groups] = passing
 
     def regroup(self, kept: Ints, renamed: Ints, room: int) -> None:
-        """Only these groups are left, under new numbers, with room for so many."""
+        """Only the groups `kept` are left, under new numbers, and there is room for `room` groups."""
         passing = np.zeros(room, np.bool_)
         known = kept[kept < len(self.passing)]
         passing[: len(known)] = self.passing[known]
@@ -226,7 +232,7 @@ class Member:
         touched = [renamed[groups] for groups in self.touched]
         self.touched = [groups[groups >= 0] for groups in touched]
 
-    # -- what is written down ------------------------------------------------------------------------------------
+    # -- snapshots -----------------------------------------------------------------------------------------------
 
     @property
     def marks(self) -> list[Any]:

@@ -1,6 +1,6 @@
-"""All members of a family: their names, the numbers of their windows, their schedule, and what went wrong with them.
+"""All members of a family: their names, the numbers of their windows, their schedule, failures and overflows.
 
-Numbers of windows are from 1 on and have no gaps but for the free ones, which the next member takes: techniques and
+Windows are numbered from 1. A new member takes a free number if there is one, so numbers stay small: techniques and
 ledgers keep arrays by them. A member of an ungrouped family waits until its reports have begun.
 """
 
@@ -19,7 +19,7 @@ from panewise.slicing.window_set import WindowSet
 
 
 class Members:
-    """`in_order[i]` has row i of the schedule; `changes` counts how often somebody came or went."""
+    """`in_order[i]` has row i of the schedule; `changes` counts the members added and removed."""
 
     def __init__(self, grouped: bool, timed: bool) -> None:
         self.grouped = grouped
@@ -29,12 +29,12 @@ class Members:
         self.schedule = MemberSchedule()
         self.shapes = Shapes()
         self.windows = WindowSet()
-        self.names: dict[int, str] = {}  # by the numbers of their windows
+        self.names: dict[int, str] = {}  # by window number
         self.changes = 0
-        self.failures: dict[str, str] = {}  # members that met data they cannot answer for, for the host to remove
-        self._overflows: dict[str, int] = {}  # by member, answers outside their type that nobody has taken note of
+        self.failures: dict[str, str] = {}  # the reason, by member; the host removes the member
+        self._overflows: dict[str, int] = {}  # answers outside their type since the last call, by member
         self._free_windows: list[int] = []
-        self._waiting: dict[str, Member] = {}  # of an ungrouped family: members whose reports have not begun
+        self._waiting: dict[str, Member] = {}  # members of an ungrouped family whose reports have not begun
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.by_name.values())
@@ -81,36 +81,47 @@ class Members:
         """All states that some member needs."""
         return {key for aggregation in {m.aggregation for m in self} for key in aggregation.states}
 
-    # -- what went wrong -----------------------------------------------------------------------------------------
+    # -- failures and overflows ----------------------------------------------------------------------------------
 
     def fail(self, name: str, reason: str) -> None:
         self.failures[name] = reason
 
     def fail_readers_of(self, key: StateKey, reason: str) -> None:
-        """A state cannot be kept any more: so fail all that read it."""
+        """A state cannot be kept any more: all members that read it fail."""
         for name, member in self.by_name.items():
             if key in member.aggregation.states:
                 self.failures[name] = reason
 
     def take_failures(self) -> dict[str, str]:
-        """By member, what it met; forgotten here."""
+        """The reasons of all failures, by member; they are no longer known here."""
         taken, self.failures = self.failures, {}
         return taken
 
+    def take_failure(self, name: str) -> str | None:
+        """The reason of a member's failure, or None; it is no longer known here."""
+        return self.failures.pop(name, None)
+
     def note_overflows(self, name: str, count: int) -> None:
-        """So many answers of a member are outside their type, and NULL."""
+        """A member had this many more answers outside their type, which are NULL."""
         if count:
             self._overflows[name] = self._overflows.get(name, 0) + count
 
     def take_overflows(self) -> dict[str, int]:
-        """By member, answers outside their type since the last call."""
+        """The number of answers outside their type since the last call, by member."""
         taken, self._overflows = self._overflows, {}
         return taken
+
+    def take_troubles_of(self, other: Members) -> None:
+        """Takes over failures and overflows of another family's members."""
+        for name, reason in other.take_failures().items():
+            self.fail(name, reason)
+        for name, count in other.take_overflows().items():
+            self.note_overflows(name, count)
 
     # -- when reports begin --------------------------------------------------------------------------------------
 
     def notice(self, points: Ints, latest: int) -> None:
-        """Rows have come, whether WHERE keeps them or not: `latest` is the greatest of their points."""
+        """Rows have arrived, before any WHERE; `latest` is the greatest of their points."""
         if not self._waiting:
             return
         least = int(points.min())
@@ -120,11 +131,16 @@ class Members:
             else:
                 member.note_rows(points, least, latest)
 
-    def begin_reports(self, watermark: int, starts: Ints) -> None:
-        """Members of an ungrouped family whose first report has come due are easy from there on: all that follow are.
+    def hold_back(self, point: int) -> None:
+        """Not all rows before the point were seen, after all."""
+        for member in self:
+            member.hold_back(point)
 
-        Those that know of no first report yet, or that have joined and find older rows in the slices held, are looked
-        at more closely elsewhere.
+    def begin_reports(self, watermark: int, starts: Ints) -> None:
+        """Begins the reports of waiting members whose first report is due; they are easy from then on.
+
+        Members that know no first report, or that may find older rows in the slices held, are handled one by one
+        elsewhere. `starts`: where the slices held begin.
         """
         oldest = int(starts[0]) if self._waiting and len(starts) else INT64_MAX
         for name, member in list(self._waiting.items()):
@@ -132,30 +148,58 @@ class Members:
                 del self._waiting[name]
 
     def take_notes(self) -> dict[str, int]:
-        """Of an ungrouped family that folds: the first report of each member that saw rows since the last call."""
+        """The first report noted by each member since the last call; of an ungrouped family that folds."""
         return {member.name: noted for member in self if (noted := member.take_note()) is not None}
 
     def note(self, notes: dict[str, int]) -> None:
-        """What the members of another family noted."""
+        """Takes over what the members of another family noted."""
         for name, report in notes.items():
             member = self.by_name.get(name)
             if member is not None and not member.begun:
                 member.note_first(report)
 
+    # -- how many reports are due --------------------------------------------------------------------------------
+
+    def step_to(self, reached: int, watermark: int, most: int, rows_span: tuple[int, int] | None) -> int:
+        """The furthest point up to a watermark at which at most `most` reports are due, from `reached` on.
+
+        If the next point with due reports has more, that point. `rows_span`: where the slices held begin and end.
+        """
+        slide = self.windows.shortest_slide
+        # The search below is for long steps, which are rare.
+        if slide is None or ((watermark - reached) // slide + 1) * len(self.by_name) <= most:
+            return watermark
+        span = rows_span or (watermark, watermark)
+
+        def is_few(point: int) -> bool:
+            return self.schedule.due_count(reached, point, span) <= most
+
+        if is_few(watermark):
+            return watermark
+        begun = few = max(reached, -(2**62))
+        step = slide
+        while few + step < watermark and is_few(few + step):
+            few, step = few + step, 2 * step
+        too_many = min(watermark, few + step)
+        while too_many - few > slide:
+            middle = (few + too_many) // 2
+            few, too_many = (middle, too_many) if is_few(middle) else (few, middle)
+        return few if few > begun else self.schedule.next_due(reached)
+
     # -- the weave -----------------------------------------------------------------------------------------------
 
     def leave_trees(self) -> None:
-        """The store's own slices answer all of them."""
+        """Moves all members to tree 0."""
         self.schedule.column("tree")[:] = 0
 
     def by_tree(self) -> dict[int, list[Member]]:
-        """By number of the tree; 0 has the store's own slices."""
+        """Members by the number of their tree; tree 0 has the store's own slices."""
         found: dict[int, list[Member]] = {}
         for member, number in zip(self.in_order, self.schedule.column("tree").tolist(), strict=True):
             found.setdefault(number, []).append(member)
         return found
 
-    # -- what is written down ------------------------------------------------------------------------------------
+    # -- outlines and snapshots ----------------------------------------------------------------------------------
 
     def outline(self) -> dict[str, list[Any]]:
         return {name: member.marks for name, member in self.by_name.items()}
@@ -164,7 +208,7 @@ class Members:
         assert set(self.by_name) == set(outline), "other members than those of the outline"
         for name, saved in outline.items():
             self.by_name[name].set_marks(saved)
-        self.schedule.look_closer()
+        self.schedule.unsettle_all()
 
     def snapshot(self) -> dict[str, Any]:
         return {name: member.snapshot() for name, member in self.by_name.items()}
@@ -173,4 +217,4 @@ class Members:
         """The members must have been added already."""
         for name, saved in snapshot.items():
             self.by_name[name].restore(saved)
-        self.schedule.look_closer()
+        self.schedule.unsettle_all()

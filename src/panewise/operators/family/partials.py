@@ -4,15 +4,25 @@ A batch has one row per (slice, group) that holds rows, slice by slice:
 
     slice_start, slice_end    int64
     key_0, key_1, ...         dictionaries: all share their indices, which number the groups of the batch
-    count_7f..._0, ...        a column per field of each state, by the state's name; strings as dictionaries, else int64
-                              or float64
-    bag_7f..._values, ...     of a state without a fixed size a list of values and one of how often each stands there
+    count_7f..._0, ...        a column per field of each state, by the state's name: a dictionary of strings, int64 or
+                              float64
+    bag_7f..._values, ...     for a state without a fixed size: a list of values, and a list of their counts
 
-States are known by name, so a batch may come from a family with other members: states that it lacks are at the
-identity, those that nobody here keeps are left out. Only the count of an argument that was never NULL does not travel:
-it is the count of rows. Strings leave as strings, because codes mean something in their own process alone.
+A host that keeps the partials it merged (*pages*) never needs to write the whole state of a family. In each micro-batch
+it writes the page and the *outline* of the family, whose size depends on its members and not on slices or groups.
 
-Cost: O(rows of the batch) in compiled or vectorised passes, and a look-up per distinct group.
+    merge(page 1), advance, merge(page 2), advance, outline   ==   rebuild(outline, [page 1, page 2])
+                                                              ==   merge(page 1), merge(page 2), forward, adopt(outline)
+
+Invariant of pages: all pages of slices that begin at `needed_from` or later are kept. Slices that begin earlier are
+needed by no report to come; they are left out, also if some of their pages are kept. A later cut may have shortened the
+slices of a page: the epochs in the outline say so.
+
+States are found by name, so a batch may come from a family with other members: states that it lacks are at the
+identity, and states that this family does not keep are ignored. The count of an argument that was never NULL is left
+out, because it equals the count of rows. Strings are sent as strings, because codes are valid in one process only.
+
+Cost: O(rows of the batch) in compiled or vectorised passes, and one lookup per distinct group.
 """
 
 from __future__ import annotations
@@ -36,20 +46,20 @@ from panewise.operators.held.listed_values import list_columns, list_names, list
 from panewise.plan.aggregation import ROW_COUNT, StateKey
 
 START, END = "slice_start", "slice_end"
-ARRIVAL = 1  # the field of ordered states that numbers rows as they came
+ARRIVAL = 1  # the field of ordered states with the arrival number
 _INT32 = pa.int32()
 
-# Partials as they leave a store: start, end and group of each, the fields of every state, and lists of values of those
-# without a fixed size.
+# Partials drained from a store: start, end and group of each, the fields of every state with a fixed size, and lists of
+# values of the others.
 Drained = tuple[Ints, Ints, Ints, dict[StateKey, tuple[Ints, Floats]], dict[StateKey, DrainedLists]]
 
 
-# -- leaving ---------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Packed:
-    """A batch of partials, and which groups and strings it names: ids, and codes by pool, ascending."""
+    """A batch of partials, with the ids of its groups and the codes of its strings by pool, ascending."""
 
     batch: pa.RecordBatch
     groups: Ints
@@ -57,7 +67,7 @@ class Packed:
 
 
 def packed(drained: Drained, groups: Groups) -> Packed:
-    """What a store has drained, as a batch."""
+    """Drained partials as a batch."""
     starts, ends, ids, states, lists = drained
     columns: dict[str, pa.Array] = {START: wrapped(starts), END: wrapped(ends)}
     live = np.empty(0, np.int64)
@@ -103,7 +113,7 @@ def compacted(numbers: Ints, size: int) -> tuple[Ints, NDArray[np.int32]]:
 
 
 def _has_code(key: StateKey, field: int, ints: Ints) -> NDArray[np.bool_]:
-    """Where a field of codes holds one; elsewhere it is whatever the identity, or a NULL, has left there."""
+    """Where a field of codes holds a code; elsewhere its value means nothing (identity or NULL)."""
     operation = key.kind.operation
     there: NDArray[np.bool_]
     if operation in (Operation.MIN_STRING, Operation.MAX_STRING):
@@ -116,7 +126,7 @@ def _has_code(key: StateKey, field: int, ints: Ints) -> NDArray[np.bool_]:
 
 
 def _strings(codes: Ints, present: NDArray[np.bool_], pool: StringPool) -> tuple[pa.Array, Ints]:
-    """A column of codes as strings, and the codes that are in it."""
+    """A column of codes as strings, and the distinct codes in it."""
     live, places = compacted(codes[present], len(pool))
     if present.all():
         return _dictionary(places, None, pool.strings(live)), live
@@ -129,11 +139,11 @@ def _dictionary(indices: NDArray[np.int32], nulls: NDArray[np.bool_] | None, val
     return pa.DictionaryArray.from_arrays(wrapped(indices, nulls), values, safe=False)
 
 
-# -- coming in -------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------------------------
 
 
 class Partials:
-    """A batch of partials, read in the ids and codes of a family's own groups."""
+    """A batch of partials, read with the group ids and string codes of the family that merges it."""
 
     def __init__(self, batch: pa.RecordBatch, groups: Groups, arrival_base: int) -> None:
         self.starts: Ints = integers(batch.column(START))
@@ -143,11 +153,11 @@ class Partials:
         self._arrival_base = arrival_base
 
     def spans(self) -> tuple[Ints, Ints]:
-        """Its distinct slices."""
+        """The starts and ends of its distinct slices."""
         return distinct_spans(self.starts, integers(self._batch.column(END)))
 
     def ids(self) -> Ints:
-        """The group of each partial; a group that only the dictionary names does not become one."""
+        """The group of each partial. Keys that are only in the dictionary do not become groups."""
         columns = [self._batch.column(f"key_{i}") for i in range(len(self._groups.keys))]
         if not columns:
             return np.empty(0, np.int64)
@@ -162,13 +172,13 @@ class Partials:
         return self._groups.table.ids(columns)
 
     def source(self, key: StateKey) -> StateKey | None:
-        """The state of the batch that a state of ours is made of; None where the batch lacks it."""
+        """The state in the batch from which a state of the family is read; None if there is none."""
         if f"{key.name}_0" in self.names:
             return key
         return ROW_COUNT if key.kind == COUNT else None
 
     def fields(self, key: StateKey) -> tuple[Ints, Floats]:
-        """The fields of one state in arrays of our own."""
+        """The fields of one state, in new arrays."""
         batch = self._batch
         ints, floats = identity(key.kind, batch.num_rows)
         strings = dict(key.code_fields)
@@ -181,7 +191,7 @@ class Partials:
         for field in range(key.kind.float_fields):
             floats[field] = values_of(batch.column(f"{key.name}_{key.kind.int_fields + field}"), np.float64)
         if key.ordered and self._arrival_base:
-            # Identities of EARLIEST and LATEST are the ends of int64 and stay there.
+            # The identities of EARLIEST and LATEST are the ends of int64 and must not be shifted.
             counted = ints[ARRIVAL] != key.kind.int_identity[ARRIVAL] if len(ints) == 3 else np.True_
             ints[ARRIVAL] += np.where(counted, self._arrival_base, 0)
         return ints, floats
@@ -190,12 +200,12 @@ class Partials:
         return list_names(key)[0] in self.names
 
     def lists(self, key: StateKey) -> tuple[Ints, Ints, Ints]:
-        """Of a state without a fixed size: the partial that each value is of, the values, how often each is there."""
+        """The values of a state without a fixed size: the partial of each value, the values, and their counts."""
         return listed_pairs(self._batch, key, self._groups.pool_of(key))
 
 
 def distinct_spans(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """The distinct slices of a batch, ascending by their starts; of several ends of one the least is right."""
+    """The starts and ends of distinct slices, ascending. If a slice has several ends, the least is right."""
     first = np.flatnonzero(np.append(True, starts[1:] != starts[:-1]) | np.append(True, ends[1:] != ends[:-1]))
     found, places = np.unique(starts[first], return_inverse=True)
     least = np.full(len(found), np.iinfo(np.int64).max)
@@ -210,7 +220,7 @@ def _indices(column: pa.DictionaryArray) -> NDArray[Any]:
 
 
 def _set_codes(target: Ints, column: pa.DictionaryArray, pool: StringPool) -> None:
-    """Writes the codes of the strings that are there; the rest keeps what it has."""
+    """Writes the codes of the strings; where the column is NULL, the target keeps its value."""
     codes = pool.intern(column.dictionary)
     indices = column.indices
     if not indices.null_count:
@@ -218,3 +228,11 @@ def _set_codes(target: Ints, column: pa.DictionaryArray, pool: StringPool) -> No
         return
     there = flags(indices.is_valid())
     target[there] = codes[values_of(indices, np.int32)[there]]
+
+
+def from_point(batch: pa.RecordBatch, point: int) -> pa.RecordBatch:
+    """The partials of slices that begin at a point or later."""
+    starts = integers(batch.column(START))
+    if not len(starts) or int(starts.min()) >= point:
+        return batch
+    return batch.take(wrapped(np.flatnonzero(starts >= point)))

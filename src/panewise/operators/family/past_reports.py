@@ -1,43 +1,70 @@
-"""Questions to closed slices and their answers: what stores and trees of the weave have in common."""
+"""Reports that are asked for one at a time: reports of the past, and of windows that no member has.
+
+The slices held answer them exactly or not at all. Nothing in the family changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
-
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from panewise.arrays import Ints
-from panewise.plan.aggregation import StateKey
-
-Answers = dict[StateKey, tuple[NDArray[Any], NDArray[Any]]]
-
-# By what states are kept: one technique for all, one for each, or None for the default.
-Technique = str | Mapping[StateKey, str] | None
-
-
-class SoughtReports(NamedTuple):
-    """Windows of slice numbers whose states are asked for; start -1 is the beginning of all.
-
-    `numbers` are those of the members' windows, for techniques that go on from where a window was last. `asked_for`
-    says for which windows a question to a state without a fixed size is asked, where not for all of them.
-    """
-
-    starts: Ints
-    ends: Ints
-    groups: int
-    numbers: Ints | None = None
-    asked_for: dict[StateKey, NDArray[np.bool_]] | None = None
+from panewise.errors import NotHeldError, QueryFailed
+from panewise.operators.family.family_slices import FamilySlices
+from panewise.operators.family.member import Member
+from panewise.operators.family.members import Members
+from panewise.operators.family.reporting import stamped
+from panewise.operators.family.timeline import Timeline
+from panewise.plan.aggregation import Aggregation
+from panewise.slicing.pairs import Cadence
+from panewise.temporal import format_instant
 
 
-class Slices(Protocol):
-    """Closed slices of one width for all groups, of a store or of a tree."""
+class PastReports:
+    """`timed`: the axis is event time, not row numbers."""
 
-    first: int
+    def __init__(self, members: Members, timeline: Timeline, slices: FamilySlices, timed: bool) -> None:
+        self._members = members
+        self._timeline = timeline
+        self._slices = slices
+        self._timed = timed
 
-    @property
-    def starts(self) -> Ints: ...
+    def report_of(self, member: Member, report: int, query: str) -> pa.RecordBatch | None:
+        """One report of a member; NotHeldError, which names the query, if the slices held do not answer it."""
+        store = self._slices.store
+        if not store.answers_past or member.cadence.range is None:
+            raise NotHeldError(f"only the last report of '{query}' is held")
+        if not self._timeline.is_whole(member.cadence, report, member.held_from, store):
+            raise NotHeldError(
+                f"the report of '{query}' at {format_instant(report) if self._timed else f'row {report:,}'} "
+                "is not held",
+                hint="rows of its window have gone, or came before the query; CREATE ARCHIVE keeps the past",
+            )
+        if not self._members.grouped and member.is_before_the_first(report):
+            return None
+        return self._answered(member, report)
 
-    def answers(self, keys: list[StateKey], sought: SoughtReports) -> Answers:
-        """The states of the windows, shape (fields, windows, groups)."""
+    def last_report_of(self, aggregation: Aggregation, cadence: Cadence) -> pa.RecordBatch | None:
+        """The last report of a window that no member has; None if the slices held do not answer it."""
+        report = cadence.next_report(self._timeline.watermark) - cadence.slide
+        if not self._slices.store.answers_past or cadence.range is None:
+            return None
+        if not self.is_answered(aggregation, cadence, report):
+            return None
+        shape = self._members.shapes.number(aggregation)
+        member = Member(aggregation, cadence, report, timed=self._timed, shape=shape)
+        found = self._answered(member, report)
+        if found is not None:
+            return found
+        return stamped(member, np.empty(0, np.int64), [pa.nulls(0, field.type) for field in aggregation.item_schema])
+
+    def is_answered(self, aggregation: Aggregation, cadence: Cadence, report: int) -> bool:
+        """Whether the slices held answer a report of any window; the states that it needs must be kept."""
+        since = self._timeline.held_since(aggregation.states)
+        return self._timeline.is_whole(cadence, report, since, self._slices.store)
+
+    def _answered(self, member: Member, report: int) -> pa.RecordBatch | None:
+        found = self._slices.reporting.answered(member, report)
+        reason = self._members.take_failure(member.name)
+        if reason is not None:
+            raise QueryFailed(reason)
+        return found

@@ -1,7 +1,7 @@
-"""The contract of reports: what has come due of a family's members, written out of its slices.
+"""The contract of reporting: writes the due reports of a family's members from its slices.
 
-A store brings its own: `dense_reporting.py` answers the windows of all members in one call, `sparse_reporting.py` goes
-from instant to instant and judges only groups that changed.
+Each kind of store has its own: `dense_reporting.py` answers the windows of all members in one call,
+`sparse_reporting.py` goes from instant to instant and judges only groups that have changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIME = pa.timestamp("us", tz="UTC")
 
 
 class Reporting(ABC):
-    """Writes the reports of members. Moves their marks, and nothing else of the family."""
+    """Writes the reports of members and moves their marks. Changes nothing else in the family."""
 
     def __init__(self, members: Members, timeline: Timeline, groups: Groups) -> None:
         self.members = members
@@ -38,18 +38,18 @@ class Reporting(ABC):
 
     @abstractmethod
     def due(self, fresh: Member | None) -> Reports:
-        """The reports that the watermark has reached and that are not out yet; `fresh`: of this member alone."""
+        """The reports that the watermark has reached and that are not out yet; `fresh`: only those of this member."""
 
     @abstractmethod
-    def pass_over(self) -> None:
-        """The reports that are due are left out, and every member has come to the watermark."""
+    def skip_due(self) -> None:
+        """Skips the due reports: for all members, reports up to the watermark count as out."""
 
     @abstractmethod
     def answered(self, member: Member, report: int) -> pa.RecordBatch | None:
-        """One report of a window, of the past too, if the store `answers_past`."""
+        """One report of a window, now or of the past. Only if the store `answers_past`."""
 
     def empty(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
-        """What an ungrouped query says of empty windows, at these reports."""
+        """The reports of an ungrouped query over empty windows that end at these points; None if HAVING drops them."""
         fields = {key: empty_fields(key, len(ends)) for key in member.aggregation.asked}
         answers, kept = self.passing(member.aggregation, [], fields)
         if not answers.num_rows:
@@ -59,7 +59,7 @@ class Reporting(ABC):
     def passing(
         self, aggregation: Aggregation, keys: list[pa.Array], fields: dict[StateKey, list[NDArray[Any]]]
     ) -> tuple[pa.RecordBatch, Ints | None]:
-        """The answers that HAVING keeps, and which they are (None: all)."""
+        """The answers that HAVING keeps, and their positions (None: all)."""
         answers = aggregation.answer_batch(keys, fields, self.groups.pools)
         passing = aggregation.passing(answers)
         if passing is None or passing.all():
@@ -68,12 +68,11 @@ class Reporting(ABC):
         return answers.take(wrapped(kept)), kept
 
     def due_of(self, member: Member, slices: HeldSlices) -> Ints:
-        """The reports of non-empty, whole windows that the watermark has reached since the last time."""
+        """The reports of non-empty, whole windows that the watermark has reached and that are not out yet."""
         cadence, watermark = member.cadence, self.timeline.watermark
         due = due_reports(cadence, slices.starts, slices.ends, member.reported, watermark)
         if cadence.range is None and (len(due) or member.endless):
-            # What an endless window holds stays, also when its slices have gone: every report is due from the first
-            # one on.
+            # Rows never leave a window without a beginning, so all reports are due from its first one on.
             first = cadence.next_report(member.reported) if member.endless else int(due[0])
             member.hold_for_ever()
             return np.arange(first, watermark + 1, cadence.slide, dtype=np.int64)
@@ -81,14 +80,14 @@ class Reporting(ABC):
 
 
 def stamped(member: Member, ends: Ints, columns: list[pa.Array]) -> pa.RecordBatch:
-    """Reports of one member."""
+    """A batch with the reports of one member."""
     cadence = member.cadence
     starts = None if cadence.range is None else ends - (cadence.offset + cadence.range)
     return stamped_from(member, starts, ends, columns)
 
 
 def stamped_from(member: Member, starts: Ints | None, ends: Ints, columns: list[pa.Array]) -> pa.RecordBatch:
-    """Reports of members that select like this one, over windows of any range."""
+    """A batch with reports of members with the same shape as this one, over windows of any range."""
     aggregation = member.aggregation
     axis = TIME if member.timed else pa.int64()
     first = pa.nulls(len(ends), axis) if starts is None else wrapped(starts).view(axis)

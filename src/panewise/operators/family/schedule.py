@@ -1,11 +1,11 @@
-"""The schedule of a family: windows and marks of its members as columns, so that thousands are asked about at once.
+"""The schedule of a family: windows and marks of its members as columns, for thousands of members at once.
 
-A member is *easy* while nothing about it needs a closer look: its window has a beginning, its reports have begun, every
-window to come is whole. Its reports are then those instants of its slide that the watermark has reached, and one array
-expression finds them for all easy members. The others are looked at one by one, until they have become easy.
+A member is *easy* if its window has a beginning, its reports have begun, and all its windows to come are whole. Its due
+reports are then all instants of its slide that the watermark has reached. One array expression finds them for all easy
+members. The other members are handled one by one until they are easy.
 
-A member is a row here, and knows its number (`member.py`). Rows have no gaps: the last one takes the place of one that
-goes.
+Each member knows the number of its row (`member.py`). Rows have no gaps: when a member is removed, the last row takes
+its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COLUMNS = ("slide", "align", "offset", "range", "reported", "number", "shape", "
 
 
 class MemberSchedule:
-    """Columns over the members of a family; `range` is 0 where the window has no beginning."""
+    """Columns over the members of a family; `range` is 0 if the window has no beginning."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -31,15 +31,20 @@ class MemberSchedule:
         return self._count
 
     def column(self, name: str) -> Ints:
-        """A view: what is written to it holds."""
+        """A view of a column, which may be written to."""
         return self._columns[COLUMNS.index(name), : self._count]
 
     @property
     def easy(self) -> NDArray[np.bool_]:
         return self._easy[: self._count]
 
+    @property
+    def reach(self) -> int:
+        """The longest distance from the beginning of a window to its report, over windows that have a beginning."""
+        return int((self.column("range") + self.column("offset")).max()) if self._count else 0
+
     def add(self, cadence: Cadence, reported: int, number: int, shape: int) -> int:
-        """A row for a member that is not easy and in no tree of its own; its number."""
+        """Adds a row for a member in tree 0 that is not easy; returns its number."""
         row = self._count
         if row == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
@@ -51,7 +56,7 @@ class MemberSchedule:
         return row
 
     def remove(self, row: int) -> None:
-        """The last row takes the place of the one that goes."""
+        """Removes a row; the last row takes its place."""
         self._count -= 1
         self._columns[:, row] = self._columns[:, self._count]
         self._easy[row] = self._easy[self._count]
@@ -65,8 +70,8 @@ class MemberSchedule:
     def set_easy(self, row: int, easy: bool) -> None:
         self._easy[row] = easy
 
-    def look_closer(self) -> None:
-        """Marks have been set from outside: nobody is easy until it has been looked at again."""
+    def unsettle_all(self) -> None:
+        """Marks were restored: no member is easy until it has been handled by itself."""
         self._easy[:] = False
 
     def next_reports(self, after: Ints) -> Ints:
@@ -75,14 +80,16 @@ class MemberSchedule:
         result: Ints = after - (after - self.column("align")) % slide + slide
         return result
 
-    def come_to(self, watermark: int) -> None:
+    def move_to(self, watermark: int) -> None:
         """Reports up to the watermark are out."""
         reported = self.column("reported")
         np.maximum(reported, watermark, out=reported)
 
     def due_count(self, after: int, upto: int, span: tuple[int, int] | None = None) -> int:
-        """How many reports are due after one point, up to another one. Of windows that have a beginning only those
-        count which rows in the span can be in, where one is given."""
+        """The number of reports after one point, up to another.
+
+        `span`: where rows lie. Windows that have a beginning and lie outside the span are then not counted.
+        """
         if not self._count:
             return 0
         reported = np.maximum(self.column("reported"), after)

@@ -1,4 +1,4 @@
-"""Reports out of sparse slices, one instant after the other: only groups that changed are judged anew."""
+"""Reports of sparse slices, one instant after the other: HAVING is evaluated only for groups that have changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Span = tuple[int | None, int]  # range, offset
 
 
 class SlidSlices(HeldSlices, Protocol):
-    """A store that slides one window over its slices for each range and offset."""
+    """A store with a cursor over its slices for each range and offset."""
 
     groups: int
 
@@ -37,7 +37,7 @@ class SparseReporting(Reporting):
         self._store = store
 
     def due(self, fresh: Member | None) -> Reports:
-        """All that has come due, in order of time."""
+        """All due reports, in order of time."""
         members = self.members
         due = [(int(e), member.name) for member in members for e in self.due_of(member, self._store)]
         reports = Reports(members.names)
@@ -61,18 +61,18 @@ class SparseReporting(Reporting):
         self._pass_by(marks)
         return reports
 
-    def pass_over(self) -> None:
+    def skip_due(self) -> None:
         self._pass_by({})
 
     def answered(self, member: Member, report: int) -> pa.RecordBatch | None:
-        raise AssertionError("cursors do not go back")
+        raise AssertionError("sparse slices do not answer reports of the past")
 
     def _pass_by(self, marks: dict[Span, int]) -> None:
-        """Every member has come to the watermark; `marks`: the last report that each cursor was moved to."""
+        """Moves all members to the watermark; `marks`: the last report to which each cursor was moved."""
         watermark = self.timeline.watermark
         for member in self.members:
-            member.come_to(watermark)
-            # Windows without rows report nothing, but what has left must leave the cursor too.
+            member.report_until(watermark)
+            # Empty windows report nothing, but the cursor must still move: slices that have left the window leave it.
             cadence = member.cadence
             last = cadence.last_report(watermark)
             if last > marks.get((cadence.range, cadence.offset), INT64_MIN):
@@ -87,7 +87,7 @@ class SparseReporting(Reporting):
                 member.touch(touched)
 
     def _batch(self, member: Member, report: int) -> pa.RecordBatch | None:
-        """Judges the touched groups anew, then reports all groups that pass."""
+        """Evaluates HAVING for the touched groups, then reports all groups that pass."""
         store = self._store
         span = member.cadence.range, member.cadence.offset
         keys = list(member.aggregation.asked)

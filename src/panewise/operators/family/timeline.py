@@ -1,26 +1,27 @@
 """The timeline of a family: where edges lie, what is held from where, and when a member's reports begin.
 
-All of it is decided here and nowhere else. The axis is integers: event times in microseconds, or row numbers.
+All these decisions are made here only. The axis is integers: event times in microseconds, or row numbers.
 
-    rows not all seen |   slices that have gone   |     closed slices      |   open slices   |  no row yet
+    rows not all seen |      evicted slices       |     closed slices      |   open slices   |  no row yet
     ------------------+---------------------------+------------------------+-----------------+------------->
                   held_from                  evicted_to                watermark          greatest
                                                                                        cut (edges of all members)
 
-- `held_from`: rows before it were not all seen; None where all were. States that joined later have points of their own.
-- `evicted_to`: the last slice that has gone ended here. It follows from the rows, and not from the steps in which
-  slices go. `needed_from`: no report to come needs a slice that begins before it.
-- `watermark`: reports up to it are out, slices that end at or before it are closed.
+- `held_from`: not all rows before it were seen; None: all rows were seen. States that were added later have their own
+  points.
+- `evicted_to`: where the last evicted slice ended. It depends on the rows only, not on the steps of eviction.
+- `needed_from`: no report to come needs a slice that begins before it.
+- `watermark`: reports up to it are out, and slices that end at or before it are closed.
 - `greatest`: the greatest point of any row.
-- `cut`: from here on edges are those of all members; no row had reached it when it was made. Before it, slices may
-  reach over the ends of a newer member's windows.
+- `cut`: from here on, the edges are those of all members. No row had reached it when it was set. Before it, slices may
+  extend over the ends of a newer member's windows.
 
-Invariant: a window is *whole* when all its rows were seen, the states that answer it were kept over all of it, and none
-of its slices reaches over its ends. A member reports whole windows only, and once it has begun, all of them: so it
-begins with the first report from which on all windows are whole.
+Invariant: a window is *whole* if all its rows were seen, the states that answer it were kept during all of it, and no
+slice extends over its ends. A member reports whole windows only, and once it has begun, all of them. So it begins with
+the first report from which on all windows are whole.
 
-Where a host gives the cuts (`by_cuts`), it runs several families for one set of members, each with a part of the
-groups. They must agree on a member's first report whatever rows they hold, so there edges and marks alone decide, and
+A host that gives the cuts (`by_cuts`) runs several families for the same members, each with a part of the groups. They
+must agree on a member's first report whatever rows they hold. Therefore only edges and marks decide in that case, and
 not slices.
 """
 
@@ -39,13 +40,13 @@ from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence, without_covered
 from panewise.slicing.window_set import WindowSet
 
-CANDIDATES = 1000  # reports before the first sure one that are tried
-# What is written down, under these names.
+CANDIDATES = 1000  # reports to try before the first one that is known to be whole
+# The fields in a snapshot, by their names there.
 MARKS = ("watermark", "greatest", "held_from", "cut", "by_cuts", "needed_from", "evicted_to")
 
 
 class HeldSlices(Protocol):
-    """What a timeline asks of the slices of its family."""
+    """The slices of a family, as its timeline needs them."""
 
     open: OpenSlices
 
@@ -59,7 +60,7 @@ class HeldSlices(Protocol):
 
 
 class Timeline:
-    """The marks of a family; they move by what is told here, and only forward."""
+    """The marks of a family, which only move forward."""
 
     def __init__(self, held_from: int | None) -> None:
         self.held_from = held_from
@@ -69,8 +70,8 @@ class Timeline:
         self.by_cuts = False
         self.needed_from = INT64_MIN
         self.evicted_to: int | None = None
-        self.states: dict[StateKey, int | None] = {}  # from where each is whole; None: from the beginning
-        self._followed: list[Ints] = []  # the edges of other families, as its own were made of
+        self.states: dict[StateKey, int | None] = {}  # the point from which each is whole; None: from the beginning
+        self._followed: list[Ints] = []  # the edges of other families that `edges_of` last saw
 
     # -- what is told --------------------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ class Timeline:
         self.held_from = point
 
     def hold_back(self, point: int) -> None:
-        """Rows before the point, which lies ahead of all reports so far, turn out not to have been seen all."""
+        """Not all rows before the point were seen, after all. The point is later than all reports so far."""
         self.held_from = point if self.held_from is None else max(point, self.held_from)
 
     def see(self, latest: int) -> None:
@@ -92,7 +93,7 @@ class Timeline:
     # -- what is held from where ---------------------------------------------------------------------------------
 
     def begin_state(self, key: StateKey, cut: int | None) -> None:
-        """Nobody kept this state so far: it is whole from the next point that no row has reached."""
+        """A state is kept from now on: it is whole from the next point that no row has reached."""
         since = self.held_from if self.greatest == INT64_MIN else self.greatest + 1
         if cut is not None:
             since = None if cut == INT64_MIN else cut
@@ -102,12 +103,12 @@ class Timeline:
         del self.states[key]
 
     def held_since(self, keys: tuple[StateKey, ...]) -> int | None:
-        """From where on windows over these states are whole; None: from the beginning."""
+        """The point from which windows over these states are whole; None: from the beginning."""
         points = [self.held_from, *(self.states[key] for key in keys)]
         return max((point for point in points if point is not None), default=None)
 
     def release(self, members: Members, slices: HeldSlices) -> int:
-        """How many of the closed slices, from the oldest on, no report to come needs."""
+        """The number of closed slices, counted from the oldest, that no report to come needs; moves the marks."""
         starts, ends = slices.starts, slices.ends
         schedule, needed = members.schedule, len(starts)
         held_to = reach = INT64_MAX
@@ -135,19 +136,19 @@ class Timeline:
 
     @property
     def edges_needed_from(self) -> int:
-        """Nobody asks for edges of the past, but where several families must agree on what the slices held answer."""
+        """Edges before this point are not needed. Those of the past are needed only if several families must agree."""
         return self.needed_from if self.by_cuts else self.watermark
 
     # -- where edges lie -----------------------------------------------------------------------------------------
 
     def follow_cuts(self, cut: int | None) -> None:
-        """Members come or go; a host that has given a cut once gives one always when a member comes."""
+        """A member is added. A host that has given a cut once must give one whenever a member is added."""
         self.by_cuts = self.by_cuts or cut is not None
 
     def edges_change(self, windows: WindowSet, open_slices: OpenSlices, cut: int | None) -> int | None:
-        """From where on the edges of these windows hold; None: those of the slices to come are theirs already.
+        """The point from which the edges of these windows are used; None if slices to come have these edges already.
 
-        Where a host gives the cuts, edges change there and nowhere else, in all its families alike.
+        If a host gives the cuts, edges change at these points only, in all its families.
         """
         if cut is not None:
             return cut
@@ -160,7 +161,7 @@ class Timeline:
         self.cut = point
 
     def edges_of(self, others: Sequence[OpenSlices]) -> dict[str, list[int]] | None:
-        """Where slices are cut that lie within one slice of each of these; None where that is as it was."""
+        """The edges of slices that each lie within one slice of every other family; None if they have not changed."""
         arrays = [part for other in others for part in other.edge_arrays()]
         if len(arrays) == len(self._followed) and all(a is b for a, b in zip(arrays, self._followed, strict=True)):
             return None
@@ -171,22 +172,21 @@ class Timeline:
     # -- when reports begin --------------------------------------------------------------------------------------
 
     def reported_at_joining(self, cadence: Cadence, since: int | None, slices: HeldSlices) -> int:
-        """Up to where a new member counts as having reported; `since`: windows before it are not whole."""
+        """The point up to which reports of a new member count as out; `since`: windows before it are not whole."""
         if self.watermark != INT64_MIN:
             return self._first_answerable(cadence, since, slices) - cadence.slide
         if cadence.range is not None and self.cut != INT64_MIN and self.by_cuts:
-            # Slices before the cut may straddle its windows, and nothing says yet which are due.
+            # Slices before the cut may extend over the ends of its windows, and there is no watermark yet.
             return first_whole(cadence, self.cut) - cadence.slide
         return INT64_MIN
 
     def _first_answerable(self, cadence: Cadence, since: int | None, slices: HeldSlices) -> int:
-        """The first report from which on all windows are whole: as early as the last one due, if slices held allow."""
+        """The first report from which on all windows are whole; the last report due, if the slices held answer it."""
         soonest = cadence.next_report(self.watermark) - cadence.slide
         if cadence.range is None:
             return soonest + cadence.slide
-        # Past the newest cut every window of a member begins and ends at an edge; past `evicted_to` all slices are
-        # held. Before that, back from there, each report is asked for by itself: one that is not whole makes those
-        # before it useless.
+        # After the newest cut, every window begins and ends at an edge; after `evicted_to`, all slices are held. From
+        # there, go back report by report until one is not whole: reports before that one are useless.
         marks = self.cut, since, None if self.by_cuts else self.evicted_to
         seen = max(mark for mark in marks if mark is not None)
         report = max(soonest + cadence.slide, first_whole(cadence, seen))
@@ -197,7 +197,7 @@ class Timeline:
         return report
 
     def is_whole(self, cadence: Cadence, report: int, since: int | None, slices: HeldSlices) -> bool:
-        """Whether slices held, and those to come, answer this report; `since`: rows before it were not all seen."""
+        """Whether slices held and slices to come answer this report; `since`: not all rows before it were seen."""
         start, end = cadence.start(report), report - cadence.offset
         if start is None:
             return True
@@ -213,12 +213,12 @@ class Timeline:
             return False
         if end <= self.watermark:
             return True
-        # Rows yet to come before the newest cut fall into slices of the edges before it, and the first of these slices
-        # may begin before the watermark.
+        # Rows to come before the newest cut fall into slices with the edges before it, of which the first may begin
+        # before the watermark.
         opens = slices.open.slice_start(self.watermark)
         return all(slices.open.is_edge(edge) for edge in (start, end) if opens < edge < self.cut)
 
-    # -- what is written down ------------------------------------------------------------------------------------
+    # -- snapshots -----------------------------------------------------------------------------------------------
 
     @property
     def marks(self) -> dict[str, Any]:
@@ -229,19 +229,18 @@ class Timeline:
             setattr(self, name, saved[name])
 
     def set_states(self, since: dict[StateKey, int | None]) -> None:
-        """The same states, from these points on, in this order."""
+        """Sets the order of the states and the points from which they are whole."""
         assert set(since) == set(self.states)
         self.states = since
 
 
 def cut_behind(reached: int | None) -> int:
-    """Where edges may change: at the point behind the last one that a row has reached; None: none has come."""
+    """Where edges may change: the point after the last one that a row has reached; None: there are no rows yet."""
     return INT64_MIN if reached is None else reached + 1
 
 
 def common_edges(edges: Sequence[Mapping[str, list[int]]]) -> dict[str, list[int]]:
-    """Where slices are cut that lie within one slice of each of several families: wherever one of these is, epoch by
-    epoch.
+    """The edges of slices that each lie within one slice of every family: all edges of all families, epoch by epoch.
 
     >>> old = {"epochs": [-9], "firsts": [0, 1], "slides": [4], "phases": [0]}
     >>> new = {"epochs": [-9, 5], "firsts": [0, 1, 2], "slides": [6, 2], "phases": [0, 0]}
@@ -264,6 +263,6 @@ def common_edges(edges: Sequence[Mapping[str, list[int]]]) -> dict[str, list[int
 
 
 def _straddled(starts: Ints, ends: Ints, point: int) -> bool:
-    """Whether the point lies within a slice, of slices in order of time."""
+    """Whether the point lies inside a slice; slices are in order of time."""
     place = int(starts.searchsorted(point)) - 1
     return place >= 0 and bool(ends[place] > point)

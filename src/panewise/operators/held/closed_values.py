@@ -1,8 +1,8 @@
-"""The values of closed slices, by what keeps them: exact bags, top-k lists of sub-windows, sketches.
+"""The values of closed slices: exact bags, top-k lists of sub-windows, or sketches.
 
-One object per held state. All are fed the run of every closed slice, in time order, and asked about windows of slice
-numbers; `answer` gives the fields of a question, each of shape answers x groups. What they cost is told where they
-stand: `synopses/values/bags.py`, `synopses/values/frequent.py`, `synopses/values/sketches.py`.
+There is one object per held state. It gets the run of every closed slice, in time order, and answers statistics over
+windows of slice numbers; each field of an answer has shape (windows, groups). For costs, see the structures below:
+`synopses/values/bags.py`, `synopses/values/frequent.py`, `synopses/values/sketches.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from panewise.synopses.values.frequent import FrequentSynopsis
 from panewise.synopses.values.runs import Run, floats_of, merged
 from panewise.synopses.values.sketches import SketchSynopsis
 
-Fields = tuple[NDArray[Any], NDArray[Any]]  # the fields that are whole (or lists), and the float64 ones
+Fields = tuple[NDArray[Any], NDArray[Any]]  # int64 (or list) fields, and float64 fields
 _NO_FIELDS: Floats = np.empty((0, 0, 0))
-# The names of what keeps them, for EXPLAIN.
+# Names of the structures, for EXPLAIN.
 STRUCTURES = {
     Structure.BAG: "BagSynopsis",
     Structure.FREQUENT: "FrequentSynopsis",
@@ -37,10 +37,10 @@ STRUCTURES = {
 
 
 class ClosedValues(Protocol):
-    """What every keeper of closed slices does."""
+    """The contract of a structure that holds the values of closed slices for one state."""
 
     def insert(self, runs: list[Run], starts: Ints) -> None:
-        """New slices, oldest first, that begin at these points."""
+        """Appends slices, oldest first, which begin at these points."""
 
     def evict(self, before: int) -> None: ...
 
@@ -49,7 +49,7 @@ class ClosedValues(Protocol):
     def regroup(self, renamed: Ints) -> None: ...
 
     def codes(self) -> list[Ints]:
-        """The codes of strings that are held, in any order, some of them several times."""
+        """The codes of the strings held, in any order; a code may occur several times."""
 
     def recode(self, renamed: Ints) -> None: ...
 
@@ -64,7 +64,7 @@ class ClosedValues(Protocol):
 def closed_values(
     kind: HeldKind, argument: Expression, pools: dict[Expression, StringPool], first: int
 ) -> ClosedValues:
-    """The keeper for a kind; its first slice will be number `first`."""
+    """An empty structure for a kind; its first slice will be number `first`."""
     feed = kind.feeds[0]
     pool = pools.setdefault(argument, StringPool()) if feed is Feed.CODE else None
     match kind.structure:
@@ -78,7 +78,7 @@ def closed_values(
 
 
 def exact_parts(fraction: float, totals: Ints) -> tuple[Ints, Floats]:
-    """The whole part of fraction * total and what is left, in decimal arithmetic: 0.29 of 100 is 29, not 28.99...
+    """The integral part of fraction * total and the rest, in decimal arithmetic: 0.29 of 100 is 29, not 28.99...
 
     >>> [part.tolist() for part in exact_parts(0.29, np.array([100, 10]))]
     [[29, 2], [0.0, 0.9]]
@@ -97,7 +97,7 @@ def exact_parts(fraction: float, totals: Ints) -> tuple[Ints, Floats]:
 
 
 def lists_of(offsets: Ints, values: Sequence[Any], counts: Ints, shape: tuple[int, int]) -> Fields:
-    """Pairs as one field: a list of values and a list of counts per answer and group, None where there is none."""
+    """Pairs as one field: per answer and group a list of values and a list of counts; None if there are no values."""
     found = np.full(len(offsets) - 1, None, np.object_)
     numbers = counts.tolist()
     for i in np.flatnonzero(np.diff(offsets)):
@@ -107,7 +107,7 @@ def lists_of(offsets: Ints, values: Sequence[Any], counts: Ints, shape: tuple[in
 
 
 def _shown(values: Ints, feed: Feed, pool: StringPool | None) -> list[Any]:
-    """Keys as Python values: strings, doubles, or the integers that stand for everything else."""
+    """Keys as Python values: strings, doubles, or integers for all other types."""
     if feed is Feed.CODE:
         assert pool is not None
         found: list[Any] = pool.strings(values).to_pylist() if len(values) else []
@@ -120,12 +120,12 @@ def _order(pool: StringPool | None) -> Ints | None:
 
 
 class ExactValues:
-    """All values: B-INT-QNT."""
+    """All values, exactly (B-INT-QNT)."""
 
     def __init__(self, feed: Feed, pool: StringPool | None, first: int) -> None:
         self._feed, self._pool = feed, pool
         self._bag = BagSynopsis()
-        self._shift = first  # what the tree calls slice `first` is its slice 0
+        self._shift = first  # slice number `first` of the store is slice 0 here
 
     def insert(self, runs: list[Run], starts: Ints) -> None:
         self._bag.insert(runs)
@@ -152,14 +152,14 @@ class ExactValues:
         return np.stack([values, totals]), _NO_FIELDS
 
     def _between(self, fraction: float, totals: Ints, starts: Ints, ends: Ints, groups: Ints) -> Floats:
-        """The values around rank 1 + fraction * (total - 1), each by its nearness."""
+        """Interpolates between the values around rank 1 + fraction * (total - 1)."""
         below, rest = exact_parts(fraction, np.maximum(totals - 1, 0))
         low = self._numbers(self._bag.ranked(starts, ends, groups, below + 1))
         if not rest.any():
             return low
         high = self._numbers(self._bag.ranked(starts, ends, groups, np.where(rest > 0, below + 2, below + 1)))
         with np.errstate(invalid="ignore"):
-            # Not low + rest * (high - low): the difference of infinities is NaN, that of great numbers overflows.
+            # low + rest * (high - low) is wrong: the difference of infinities is NaN, that of large numbers overflows.
             return np.where(low == high, low, low * (1 - rest) + high * rest)
 
     def _numbers(self, keys: Ints) -> Floats:
@@ -187,10 +187,10 @@ class ExactValues:
 
 
 class FrequentValues:
-    """Of every sub-window and group the k most frequent values: algorithm 6.
+    """The k most frequent values of every sub-window and group (algorithm 6).
 
-    The tree may cut finer slices for other queries. Slices of one sub-window wait until the next one begins, or until a
-    window is asked for that they are part of: such a window ends where a sub-window ends.
+    The family may cut finer slices for other queries. Slices of a sub-window wait until the next sub-window begins, or
+    until a window that contains them is asked for: such a window ends where a sub-window ends.
 
         slices        | 4 | 5 | 6 | 7 | 8 |
         sub-windows   |   2   |   3   | 4 ...          _of_slice: 2 2 3 3 4, waiting: slice 8
@@ -224,7 +224,7 @@ class FrequentValues:
         gone = before - self._first
         self._of_slice = self._of_slice[gone:]
         self._first = before
-        # A sub-window is there as long as one of its slices is.
+        # A sub-window stays as long as one of its slices.
         held = int(self._of_slice[0]) if len(self._of_slice) else self._lists.after
         self._lists.evict(min(held, self._lists.after))
 
@@ -237,7 +237,7 @@ class FrequentValues:
         return lists_of(offsets, shown, counts, (len(starts), len(groups)))
 
     def _spans(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Windows of slices as windows of sub-windows."""
+        """Converts windows of slices to windows of sub-windows."""
         if not len(self._of_slice):
             nothing = np.full(len(starts), self._lists.after)
             return nothing, nothing
@@ -279,7 +279,7 @@ class FrequentValues:
 
 
 def _leading(run: Run, ranks: Ints, k: int) -> Run:
-    """The k most frequent strings of each group; ties by the strings, which are the same everywhere, not by codes."""
+    """The k most frequent strings of each group. Ties are broken by the strings: codes differ between processes."""
     order = np.lexsort((ranks[run.values], -run.counts, run.groups))
     groups = run.groups[order]
     place = np.arange(len(order)) - np.searchsorted(groups, groups, side="left")
@@ -288,14 +288,14 @@ def _leading(run: Run, ranks: Ints, k: int) -> Run:
 
 
 def regrouped(run: Run, renamed: Ints) -> Run:
-    """The same values of groups under other numbers, in the same order; -1 are gone."""
+    """A run with renumbered groups, in the same order; groups with the new number -1 are dropped."""
     groups = renamed[run.groups]
     kept = groups >= 0
     return Run(groups[kept], run.values[kept], run.counts[kept])
 
 
 def recoded(run: Run, renamed: Ints) -> Run:
-    """The same values under other codes, in the order of those."""
+    """A run with new codes, sorted by them."""
     values = renamed[run.values]
     order = np.lexsort((values, run.groups))
     return Run(run.groups[order], values[order], run.counts[order])
@@ -310,7 +310,7 @@ class SketchedValues:
     def __init__(self, structure: Structure, feed: Feed, pool: StringPool | None, first: int) -> None:
         self._structure, self._feed, self._pool = structure, feed, pool
         self._sketches = SketchSynopsis(_SKETCHES[structure])
-        self._shift = first  # what the tree calls slice `first` is its slice 0
+        self._shift = first  # slice number `first` of the store is slice 0 here
 
     def insert(self, runs: list[Run], starts: Ints) -> None:
         self._sketches.insert([self._sketches.made_from(run, self._values(run)) for run in runs])
@@ -343,7 +343,7 @@ class SketchedValues:
         return []
 
     def recode(self, renamed: Ints) -> None:
-        """Nothing here is a code."""
+        """Nothing to do: sketches hold no codes."""
 
     def snapshot(self) -> dict[str, Any]:
         return {"sketches": self._sketches.snapshot(), "shift": self._shift}

@@ -1,7 +1,7 @@
-"""The values of rows that may be needed again, by slot: appended in order, taken at random, closed up at times.
+"""Rows that may be needed again, by slot: appended in order, read at random, and compacted now and then.
 
-Batches are merged like the digits of a counter, so that there are O(log rows) of them and each row is copied O(log
-rows) times. Taking from the newest batch, which is the common case, is one Arrow take.
+Batches are merged like the digits of a binary counter: there are O(log rows) of them, and each row is copied O(log
+rows) times. Reading from the newest batch, the common case, is one Arrow take.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class HeldBatches:
         return pa.concat_batches(parts).take(wrapped(back))
 
     def keep(self, slots: Ints) -> None:
-        """Only these rows, which ascend, stay; they get the first slots."""
+        """Keeps only the rows in these slots, which ascend; they get the first slots."""
         kept = self.take(slots)
         self._batches, self._starts, self._size = [], [], 0
         self.append(kept)

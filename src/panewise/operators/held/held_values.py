@@ -1,14 +1,14 @@
 """States without a fixed size in a store of slices: the values of every group, from rows to answers.
 
-The same for dense and sparse slices, which own one of these. A slice's room collects pairs of group and value as rows
-come, sorts and counts them when they have become many, so that a room is bounded by its distinct values, and hands one
-run over when the slice closes:
+Dense and sparse stores each own a `HeldValues`. An open slice has a room, which collects pairs of group and value. When
+there are many pairs, the room sorts and counts them, so that its size is bounded by its distinct values. When the slice
+closes, its room becomes one run:
 
     rows -> room: pairs ... -> run -- the watermark passes --> closed_values.py -> fields of answers
                     |  ^
-                    v  |          drain, absorb: between trees, as lists in `partials.py`
+                    v  |          drain, absorb: between families, as lists in `partials.py`
 
-Cost: O(log) a row, amortised, for sorting.
+Cost: O(log pairs) a row, amortised, for sorting.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from panewise.operators.held.closed_values import ClosedValues, Fields, closed_v
 from panewise.plan.aggregation import Pools, StateKey
 from panewise.synopses.values.runs import Run, empty_run, merged, ordered_of, run_of
 
-COMPACT_FROM = 65_536  # pairs of a room; fewer wait until the slice closes
-NO_COUNTS: Ints = np.empty(0, np.int64)  # every pair once
+COMPACT_FROM = 65_536  # pairs in a room from which on it is compacted before its slice closes
+NO_COUNTS: Ints = np.empty(0, np.int64)  # every pair counts once
 
 
 @dataclass
 class Room:
-    """The values of one open slice: a run, and pairs that are not in it yet, with counts (none: once each)."""
+    """The values of one open slice: a run, and pending pairs with counts (an empty array: each counts once)."""
 
     run: Run = field(default_factory=empty_run)
     pairs: list[tuple[Ints, Ints, Ints]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Room:
             self.compacted()
 
     def compacted(self) -> Run:
-        """The run of everything."""
+        """The run, after all pending pairs have been merged into it."""
         if self.pairs:
             single = [pair for pair in self.pairs if not len(pair[2])]
             counted = [pair for pair in self.pairs if len(pair[2])]
@@ -65,7 +65,7 @@ class Room:
 
 @dataclass
 class DrainedLists:
-    """Per drained (slice, group) a list of values and one of counts: row i has places offsets[i] to offsets[i + 1]."""
+    """A list of values and of counts per drained (slice, group): row i has entries offsets[i] to offsets[i + 1]."""
 
     offsets: Ints
     values: Ints
@@ -73,7 +73,7 @@ class DrainedLists:
 
 
 class HeldValues:
-    """The states without a fixed size of one store. One that does not answer keeps open slices only."""
+    """The states without a fixed size of one store. A store that does not answer keeps open slices only."""
 
     def __init__(self, pools: Pools, answers: bool) -> None:
         self._pools = pools
@@ -91,7 +91,7 @@ class HeldValues:
         return rooms + sum(closed.bytes_held for closed in self._closed.values())
 
     def add(self, key: StateKey, first: int, starts: Ints) -> None:
-        """A state from now on; the closed slices, from number `first` on, have nothing of it."""
+        """Adds a state, which is empty in the closed slices from number `first` on."""
         assert isinstance(key.kind, HeldKind)
         self.rooms[key] = {}
         if self._answering:
@@ -105,12 +105,12 @@ class HeldValues:
     # -- rows and partials -----------------------------------------------------------------------------------------
 
     def fold(self, rooms: Ints, groups: Ints, arguments: Arguments) -> None:
-        """Rows enter the rooms of their slices."""
+        """Adds rows to the rooms of their slices."""
         for key in self.rooms:
             self._add(key, rooms, groups, *_present(arguments.of(key)[0], len(rooms), key.kind.feeds[0]))
 
     def absorb(self, key: StateKey, rooms: Ints, groups: Ints, values: Ints, counts: Ints) -> None:
-        """Pairs with their counts enter rooms."""
+        """Adds pairs with their counts to rooms."""
         self._add(key, rooms, groups, values, None, counts)
 
     def _add(
@@ -133,10 +133,10 @@ class HeldValues:
             held.setdefault(int(rooms[begin]), Room()).add(groups[part], values[part], counts[part])
 
     def drain(self, begins: Ints, rooms: Ints, starts: Ints, groups: Ints) -> dict[StateKey, DrainedLists]:
-        """All that is in rooms, as lists of the rows that the slices were drained into; the rooms are empty then.
+        """Empties all rooms into lists, one per drained row, by state.
 
-        Room rooms[i] is that of the slice from begins[i] on; row j is that slice's, which starts[j] names, and the
-        group's. Rows of a slice stand together.
+        Room rooms[i] belongs to the slice that begins at begins[i]. Row j belongs to the slice that begins at starts[j]
+        and to group groups[j]; rows of a slice are adjacent.
         """
         result = {}
         lows, highs = np.searchsorted(starts, begins, side="left"), np.searchsorted(starts, begins, side="right")
@@ -155,7 +155,7 @@ class HeldValues:
         return result
 
     def move_rooms(self, old: Ints, new: Ints) -> None:
-        """Rooms get other numbers."""
+        """Renumbers the rooms."""
         numbers = dict(zip(old.tolist(), new.tolist(), strict=True))
         for key, held in self.rooms.items():
             self.rooms[key] = {numbers[room]: values for room, values in held.items()}
@@ -163,7 +163,7 @@ class HeldValues:
     # -- closed slices -----------------------------------------------------------------------------------------------
 
     def close(self, rooms: Ints, starts: Ints) -> None:
-        """The slices in these rooms, oldest first, are complete."""
+        """Closes the slices in these rooms, oldest first."""
         for key, held in self.rooms.items():
             runs = [held.pop(room).compacted() if room in held else empty_run() for room in rooms.tolist()]
             self._closed[key].insert(runs, starts)
@@ -175,23 +175,23 @@ class HeldValues:
     def answer(
         self, key: StateKey, starts: Ints, ends: Ints, groups: Ints, chosen: NDArray[np.bool_] | None = None
     ) -> Fields:
-        """The fields of a question about windows of slice numbers, each of shape answers x groups.
+        """The fields of a statistic over windows of slice numbers, each of shape (windows, groups).
 
-        `chosen`: only these windows are asked about; what stands in the others' places means nothing.
+        `chosen`: only these windows are needed; the values for other windows mean nothing.
         """
         assert isinstance(key.kind, StatisticKind)
-        ends = np.maximum(starts, ends)  # a window before all that is held is empty
+        ends = np.maximum(starts, ends)  # a window before all slices held is empty
         groups = np.ascontiguousarray(groups, np.int64)
         if chosen is None or chosen.all():
             return self._closed[key.held].answer(key.kind, starts, ends, groups)
         some, others = self._closed[key.held].answer(key.kind, starts[chosen], ends[chosen], groups)
-        places = np.maximum(np.cumsum(chosen) - 1, 0)  # of those not chosen: any
+        places = np.maximum(np.cumsum(chosen) - 1, 0)  # any place for windows that are not chosen
         return np.take(some, places, axis=1), np.take(others, places, axis=1) if len(others) else others
 
-    # -- other numbers -----------------------------------------------------------------------------------------------
+    # -- renumbering ------------------------------------------------------------------------------------------------
 
     def regroup(self, renamed: Ints) -> None:
-        """New numbers of groups, in the same order, for those that are held."""
+        """Renumbers the groups, without changing their order."""
         for held in self.rooms.values():
             for room in held.values():
                 room.run = regrouped(room.compacted(), renamed)
@@ -199,12 +199,12 @@ class HeldValues:
             closed.regroup(renamed)
 
     def codes(self, key: StateKey) -> list[Ints]:
-        """The codes of strings that a state holds."""
+        """The codes of the strings that a state holds."""
         closed = self._closed[key].codes() if key in self._closed else []
         return [*(room.compacted().values for room in self.rooms[key].values()), *closed]
 
     def recode(self, key: StateKey, renamed: Ints) -> None:
-        """New codes for its strings."""
+        """Gives the strings of a state new codes."""
         for room in self.rooms[key].values():
             room.run = recoded(room.compacted(), renamed)
         if key in self._closed:
@@ -237,9 +237,9 @@ class HeldValues:
 
 
 def _present(argument: Encoded, rows: int, feed: Feed) -> tuple[Ints, Ints | None]:
-    """The values that are there, of so many rows, as keys that keep their order, and which they are (None: all).
+    """The values that are not NULL, as keys with the same order, and their positions (None: all rows).
 
-    Copies: what rows came in is not ours to hold.
+    They are copies, because the batch belongs to the caller.
     """
     kept = np.flatnonzero(argument.valid[:rows]) if len(argument.valid) else None
     values = argument.values[:rows] if kept is None else argument.values[:rows][kept]

@@ -1,11 +1,11 @@
-"""Arrow columns that grow at the end, are read at any places and are compacted now and then.
+"""Arrow columns that grow at the end, are read at any places, and are compacted now and then.
 
-A column is a NumPy buffer with room to grow, so that appending a batch costs O(its rows), amortised, however small the
-batch is; a byte a row says what is NULL, once something was. Strings are offsets and bytes, as in Arrow.
+A column is a NumPy buffer with room to grow, so appending a batch costs O(its rows), amortised, however small the batch
+is. After the first NULL, one byte per row says whether the value is NULL. Strings are offsets and bytes, as in Arrow.
 
-    append(batch)      places count, count + 1, ...
-    taken(i, places)   one pass over the places: a compiled gather, for strings Arrow's own
-    keep(places)       the rows at these places become 0, 1, ...; room that is no longer needed is given back
+    append(batch)      adds rows at places count, count + 1, ...
+    taken(i, places)   reads column i at these places: a compiled gather, or Arrow's own for strings
+    keep(places)       the rows at these places become rows 0, 1, ...; unused memory is freed
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from panewise.loops import compiled_loop
 Places = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 ROOM_MIN = 1024
-# What a value is moved as, by its width in bytes.
+# The NumPy type that moves a value, by the width of the value in bytes.
 _WIDTHS: dict[int, Any] = {1: np.uint8, 4: np.int32, 8: np.int64, 16: np.complex128}
 
 
@@ -34,8 +34,11 @@ def _gather(values: NDArray[Any], places: Places, result: NDArray[Any]) -> None:
 
 
 def pooled(count: int, type_: Any) -> NDArray[Any]:
-    """An array in Arrow's memory pool. Large ones leave with every step's results; the pool keeps their pages for the
-    next step, where NumPy would ask the system for new ones, which costs more than filling them."""
+    """An uninitialised array in Arrow's memory pool.
+
+    Every step returns large arrays in its results. The pool keeps their pages for the next step; NumPy would ask the
+    system for new pages, which costs more than filling them.
+    """
     if count == 0:
         return np.empty(0, type_)
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
@@ -49,7 +52,7 @@ def gathered(values: NDArray[Any], places: Places) -> NDArray[Any]:
 
 
 def appended(buffer: NDArray[Any], count: int, new: NDArray[Any]) -> NDArray[Any]:
-    """The buffer with values written after the first `count`, moved to a larger one where there is no room."""
+    """The buffer with new values after the first `count`; a larger one if there is no room."""
     needed = count + len(new)
     if needed > len(buffer):
         larger = np.empty(max(ROOM_MIN, 2 * needed), buffer.dtype)
@@ -60,7 +63,7 @@ def appended(buffer: NDArray[Any], count: int, new: NDArray[Any]) -> NDArray[Any
 
 
 def trimmed(buffer: NDArray[Any], count: int) -> NDArray[Any]:
-    """The buffer, moved to a smaller one where less than a quarter of it holds something."""
+    """The buffer, or a smaller one if less than a quarter of it is used."""
     if len(buffer) <= ROOM_MIN or 4 * count >= len(buffer):
         return buffer
     smaller = np.empty(max(ROOM_MIN, 2 * count), buffer.dtype)
@@ -69,7 +72,7 @@ def trimmed(buffer: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 class _Column:
-    """What all columns have: which rows are not NULL; None before the first NULL."""
+    """The part that all columns share: `_valid` says which rows are not NULL; None before the first NULL."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self.type = type_
@@ -100,7 +103,7 @@ class _Column:
 
 
 class _FixedColumn(_Column):
-    """Values of one width; booleans are a byte each."""
+    """Values of a fixed width; a boolean takes one byte."""
 
     def __init__(self, type_: pa.DataType) -> None:
         super().__init__(type_)
@@ -209,7 +212,7 @@ class StoredColumns:
         return sum(column.bytes_held for column in self._columns)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """New rows: the batch has columns of these names, in any order and perhaps more."""
+        """Appends rows. The batch must have columns with the names of the schema, and may have others."""
         for field, column in zip(self.schema, self._columns, strict=True):
             values = batch.column(field.name)
             column.append(values if values.type == field.type else values.cast(field.type), self.count)
@@ -220,11 +223,11 @@ class StoredColumns:
         return self._columns[position].taken(places)
 
     def taken_bytes(self, position: int, places: Places) -> int:
-        """How many bytes `taken` would make."""
+        """The number of bytes that `taken` would return."""
         return self._columns[position].taken_bytes(places)
 
     def keep(self, places: Places) -> None:
-        """Only the rows at these places stay, in this order."""
+        """Keeps only the rows at these places, in this order."""
         for column in self._columns:
             column.keep(places)
         self.count = len(places)

@@ -1,8 +1,8 @@
 """The keys of a join as small integers: one table per class of equal attributes, shared by its inputs.
 
 Equal keys have equal numbers whichever input they come from, so that an index is an array by number. A row with a NULL
-in a key joins nothing and is not held. -0.0 and 0.0 are one key, and so are all NaN. Keys that no row holds any more
-are forgotten when they are more than half.
+in a key joins nothing and is not held. -0.0 and 0.0 are one key, and so are all NaN. Keys that no row has any more
+are dropped when they are more than half of all keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEYS_MIN = 1024
 
 
 class JoinKeys:
-    """The tables of all classes."""
+    """The key tables of all classes."""
 
     def __init__(self, classes: Sequence[KeyClass], inputs: int) -> None:
         self._tables = [GroupTable(key_class.types) for key_class in classes]
@@ -43,7 +43,7 @@ class JoinKeys:
         return len(self._tables[c])
 
     def numbered(self, i: int, batch: pa.RecordBatch) -> tuple[Mask | None, dict[int, Ints]]:
-        """Which rows of input i have no NULL in a key, None for all; their numbers by class."""
+        """A mask of the rows of input i without a NULL in a key (None: all rows), and their key numbers by class."""
         columns = {c: [key(batch) for key in keys] for c, keys in self._evaluators[i].items()}
         mask: Mask | None = None
         for column in (column for keys in columns.values() for column in keys):
@@ -56,7 +56,11 @@ class JoinKeys:
         return mask, {c: self._tables[c].ids(keys) for c, keys in columns.items()}
 
     def renumbered(self, c: int, held: Iterable[NDArray[Any]], rows: int) -> Ints | None:
-        """Forgets the keys of a class that none of `rows` rows holds, if they are many: new numbers by old ones."""
+        """Drops the keys of a class that no row has, if they are many.
+
+        `held` has the key numbers of the `rows` rows of the class. Returns the new numbers by old ones, None if nothing
+        changed.
+        """
         table = self._tables[c]
         if len(table) <= max(KEYS_MIN, 2 * rows):
             return None

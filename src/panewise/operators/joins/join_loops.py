@@ -1,14 +1,14 @@
 """The loops of the window join: chains of rows with equal keys, and nested walks over them.
 
 Rows of input i stand at `base[i] + place` of `deaths`; keys and links of slot s, which is one class of one input, at
-`key_base[s] + place` of `keys` and `links`. `heads[head_base[s] + key]` is the newest row with that key, `links` lead
-from a row to the next older one. Time only ascends, so that a row found dead is dead for good: the walk that meets it
-takes it out of its chain, and a dead row is met once per chain at most.
+`key_base[s] + place` of `keys` and `links`. `heads[head_base[s] + key]` is the newest row with that key, and `links`
+lead from a row to the next older one. Time only ascends, so a dead row stays dead: the walk that finds it removes it
+from its chain. A dead row is therefore visited at most once per chain.
 
-A walk stops where its output is full and goes on there at the next call: `position` says how far it came. One over more
-than two inputs, which may look at many rows that give no result, also stops after `position[3]` of them. Work per new
-row is its results plus the rows that match in the first inputs of its order and not in the last: no intermediate result
-is kept (Golab and Özsu 2003, section 3.4).
+A walk stops when its output is full, and the next call goes on there: `position` says where. A walk over more than two
+inputs can visit many rows that give no result, so it also stops after `position[3]` rows. Work per new row: its
+results, and the rows that match in the first inputs of its order but not in the last. No intermediate result is kept
+(Golab and Özsu 2003, section 3.4).
 """
 
 from __future__ import annotations
@@ -22,9 +22,20 @@ from panewise.loops import compiled_loop
 FRESH = -2  # the walk for this row has not begun
 
 
+# The arrays of a loop are grouped in plain tuples: with named ones Numba needs longer for each call.
+NewRows = tuple[Small, Small, Ints]
+"""A step's new rows in the order in which they probe: input, place and birth of each."""
+HeldRows = tuple[Ints, Ints, Ints, Small, Small, Ints, Small]
+"""The rows of all inputs: base, deaths, key_base, keys, links, head_base and heads."""
+ProbeLevels = tuple[Small, Small, Small, Small, Small, Small, Small, NDArray[np.bool_]]
+"""The fields of a `ProbePlan` from `level_inputs` on."""
+ResultArrays = tuple[Small, Ints, Ints]
+"""Results: the places of their rows by input, births and deaths."""
+
+
 @compiled_loop
 def merged(births: Ints, starts: Ints, ends: Ints, firsts: Ints, origins: Small, rows: Small, instants: Ints) -> None:
-    """New rows of all inputs by (birth, input, place). Those of input i stand at [starts[i], ends[i]) of births."""
+    """Merges the new rows of all inputs by (birth, input, place). Input i has [starts[i], ends[i]) of `births`."""
     heads = starts.copy()
     for n in range(len(rows)):
         best = -1
@@ -39,14 +50,14 @@ def merged(births: Ints, starts: Ints, ends: Ints, firsts: Ints, origins: Small,
 
 @compiled_loop
 def count_up(first: int, numbers: Ints) -> None:
-    """first, first + 1, ... into an array that is there already."""
+    """Fills the array with first, first + 1, ..."""
     for i in range(len(numbers)):
         numbers[i] = first + i
 
 
 @compiled_loop
 def chain_rows(deaths: Ints, keys: Small, links: Small, heads: Small, alive_after: int) -> None:
-    """Links all rows of a slot that die later than an instant; the heads are -1 before."""
+    """Chains the rows of a slot that die after an instant. All heads are -1 before."""
     for row in range(len(deaths)):
         if deaths[row] > alive_after:
             links[row] = heads[keys[row]]
@@ -54,12 +65,14 @@ def chain_rows(deaths: Ints, keys: Small, links: Small, heads: Small, alive_afte
 
 
 @compiled_loop
-def probe_pair(
-    origins: Small, rows: Small, instants: Ints, position: Ints,
-    base: Ints, deaths: Ints, key_base: Ints, keys: Small, links: Small, head_base: Ints, heads: Small,
-    places: Small, births: Ints, result_deaths: Ints,
-) -> int:  # fmt: skip
-    """Two inputs with one slot each: the results from `position` on, until all rows are done or the output is full."""
+def probe_pair(new: NewRows, position: Ints, held: HeldRows, out: ResultArrays) -> int:
+    """Probes two inputs with one slot each, from `position` on, until all rows are done or the output is full.
+
+    Returns the number of results.
+    """
+    origins, rows, instants = new
+    base, deaths, key_base, keys, links, head_base, heads = held
+    places, births, result_deaths = out
     room, count = len(births), 0
     cursor, before = position[1], position[2]
     for n in range(position[0], len(rows)):
@@ -106,7 +119,7 @@ def _fits(
     row: int, first: int, last: int, check_slots: Small, check_sources: Small, slot_inputs: Small, bound: Ints,
     key_base: Ints, keys: Small,
 ) -> bool:  # fmt: skip
-    """Whether a row has the keys of the bound rows in further classes."""
+    """Whether a row has the keys of the bound rows in the further classes of a level."""
     for check in range(first, last):
         source = check_sources[check]
         if keys[key_base[check_slots[check]] + row] != keys[key_base[source] + bound[slot_inputs[source]]]:
@@ -115,15 +128,15 @@ def _fits(
 
 
 @compiled_loop
-def probe_many(
-    origins: Small, rows: Small, instants: Ints, position: Ints, walk: Ints,
-    level_inputs: Small, level_slots: Small, level_sources: Small, check_starts: Small, check_slots: Small,
-    check_sources: Small, slot_inputs: Small, linked: NDArray[np.bool_],
-    base: Ints, deaths: Ints, key_base: Ints, keys: Small, links: Small, head_base: Ints, heads: Small,
-    places: Small, births: Ints, result_deaths: Ints,
-) -> int:  # fmt: skip
-    """Any number of inputs, by the levels of each origin. `walk` holds, by level, the cursor, the row before it and the
-    least death so far, and the bound row by input. At most `position[3]` rows are looked at in a call."""
+def probe_many(new: NewRows, position: Ints, walk: Ints, levels: ProbeLevels, held: HeldRows, out: ResultArrays) -> int:
+    """Probes any number of inputs, by the levels of each origin. Returns the number of results.
+
+    `walk` holds the cursor, the row before it and the least death so far by level, and the bound row by input.
+    """
+    origins, rows, instants = new
+    level_inputs, level_slots, level_sources, check_starts, check_slots, check_sources, slot_inputs, linked = levels
+    base, deaths, key_base, keys, links, head_base, heads = held
+    places, births, result_deaths = out
     cursors, befores, least, bound = walk[0], walk[1], walk[2], walk[3]
     room, count, last = len(births), 0, len(base) - 2
     depth, looks = position[1], position[3]
@@ -193,7 +206,7 @@ def probe_many(
 
 @compiled_loop
 def log_results(rows: Small, firsts: Small, links: Small, begin: int) -> None:
-    """Links the results from `begin` on into the chains of the rows that they hold."""
+    """Adds the results from `begin` on to the chains of their rows."""
     for result in range(begin, len(rows)):
         links[result] = firsts[rows[result]]
         firsts[rows[result]] = result
@@ -204,8 +217,10 @@ def end_results(
     rows: Small, instants: Ints, firsts: Small, links: Small, deaths: Ints, touched: NDArray[np.bool_], found: Small,
     count: int,
 ) -> int:  # fmt: skip
-    """The results that hold one of these rows and would outlive it now die with it. Those touched for the first time
-    are written to `found` from `count` on; returns how many there are then."""
+    """Rows end at `instants`: their results that would live longer die then.
+
+    Results that are touched for the first time are added to `found`, which has `count`. Returns the new count.
+    """
     for n in range(len(rows)):
         result = firsts[rows[n]]
         while result >= 0:

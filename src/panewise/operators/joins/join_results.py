@@ -1,9 +1,9 @@
-"""Which results of a join hold which rows of its STRICT inputs, so that the end of a row ends them.
+"""The live results of a join by their rows of STRICT inputs: when such a row ends, its results end too.
 
-Every result that is alive has its number, its death and, for each STRICT input, the row it holds there; the results of
-a row are a chain. Dead results are dropped when they are more than half, so that the log is proportional to the results
-that are alive. Only joins with a STRICT input keep one: elsewhere every death is known when a result is made (Golab
-2006, section 3.5.2: negative rows are for STRICT patterns alone).
+An entry has the number and the death of a result and, for each STRICT input, its row. The results of a row are a chain.
+Dead results are dropped when they are more than half, so that the log is proportional to the live results. Only joins
+with a STRICT input keep one: elsewhere every death is known when a result is made (Golab 2006, section 3.5.2: negative
+rows are for STRICT patterns alone).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from panewise.arrays import Ints, Small
 from panewise.operators.held.stored_columns import appended, trimmed
 from panewise.operators.joins.join_loops import end_results, log_results
 
-STEP_COST = 64  # what a step may cost by itself, in results looked at for dead ones
+STEP_COST = 64  # the cost of a step, in results checked for deaths
 
 
 class JoinResults:
-    """The results that are alive, of a join whose inputs `strict` are STRICT."""
+    """The live results of a join; `strict` are the numbers of its STRICT inputs."""
 
     def __init__(self, strict: Sequence[int]) -> None:
         self._strict = tuple(strict)
@@ -30,13 +30,13 @@ class JoinResults:
     def _clear(self) -> None:
         strict = self._strict
         self._count = 0
-        self._counted = 0  # results when dead ones were last looked for
-        self._steps = 0  # since then
+        self._counted = 0  # number of results at the last check for dead ones
+        self._steps = 0  # number of steps since then
         self._sequences: Ints = np.empty(0, np.int64)
         self._deaths: Ints = np.empty(0, np.int64)
         self._rows: dict[int, Small] = {i: np.empty(0, np.int32) for i in strict}
         self._links: dict[int, Small] = {i: np.empty(0, np.int32) for i in strict}
-        # By row of the input: the newest result that holds it.
+        # The newest result of each row of the input.
         self._firsts: dict[int, Small] = {i: np.empty(0, np.int32) for i in strict}
 
     @property
@@ -45,11 +45,11 @@ class JoinResults:
         return self._sequences.nbytes + self._deaths.nbytes + sum(array.nbytes for array in by_input)
 
     def add_rows(self, i: int, held: int, new: int) -> None:
-        """New rows of a STRICT input, which no result holds yet."""
+        """Adds `new` rows of a STRICT input, which had `held`. They have no results yet."""
         self._firsts[i] = appended(self._firsts[i], held, np.full(new, -1, np.int32))
 
     def add(self, sequences: Ints, deaths: Ints, places: Small) -> None:
-        """New results: the rows that they hold by input."""
+        """Adds results; `places[i]` are their rows of input i."""
         begin = self._count
         self._sequences = appended(self._sequences, begin, sequences)
         self._deaths = appended(self._deaths, begin, deaths)
@@ -63,7 +63,8 @@ class JoinResults:
         log_results(self._rows[i][: self._count], self._firsts[i], self._links[i], begin)
 
     def end(self, ends: dict[int, tuple[Small, Ints]]) -> tuple[Ints, Ints]:
-        """Rows by input with the instants at which they end: the results that end, each once, by instant."""
+        """Ends rows: `ends` has places and instants by input. Returns the numbers of the results that end with them and
+        when, each result once, ordered by instant."""
         touched = np.zeros(self._count, np.bool_)
         found = np.empty(self._count, np.int32)
         count = 0
@@ -74,7 +75,10 @@ class JoinResults:
         return sequences[order], instants[order]
 
     def forget(self, until: int) -> None:
-        """Drops dead results where they are more than half. Looks only when a quarter has come since it last did."""
+        """Drops dead results if they are more than half.
+
+        Checks only if a quarter of the results, or many steps, have come since the last check.
+        """
         self._steps += 1
         if 4 * (self._count - self._counted + STEP_COST * self._steps) < self._count:
             return
@@ -84,8 +88,10 @@ class JoinResults:
             self._keep(kept, {})
 
     def rename(self, until: int, renamed: dict[int, tuple[Small, int]]) -> None:
-        """Rows are numbered anew: `renamed` has, by input, the new number of each row and how many rows there are. Only
-        results that are alive stay, because dead ones hold rows that are gone."""
+        """Renumbers rows: `renamed` has, by input, the new number of each row and the number of rows.
+
+        Drops dead results, whose rows are gone.
+        """
         self._keep(np.flatnonzero(self._deaths[: self._count] > until), renamed)
 
     def _keep(self, kept: Ints, renamed: dict[int, tuple[Small, int]]) -> None:
@@ -109,7 +115,7 @@ class JoinResults:
         return {"sequences": self._sequences[:count].copy(), "deaths": self._deaths[:count].copy(), "rows": rows}
 
     def restore(self, snapshot: dict[str, Any], held: Sequence[int]) -> None:
-        """`held` is the number of rows by input."""
+        """Call on a fresh log. `held` is the number of rows by input."""
         self._clear()
         for i in self._strict:
             self.add_rows(i, 0, held[i])

@@ -1,12 +1,12 @@
-"""The rows of one input that are alive, each with a small integer for its key: who comes, and who leaves when.
+"""The live rows of one input, each with a small integer as its key, and when they leave.
 
-    slot        0    1    2    3    4          rows stand in the order in which they came, so that a negative row
-    sequence    3    4    7    8   11          finds its row by binary search
+    slot        0    1    2    3    4          rows stand in order of arrival, so that a negative row finds its row by
+    sequence    3    4    7    8   11          binary search
     key         0    2    0    1    2
-    alive       -    x    -    x    x          slots of the dead are closed up when they are the greater half
+    alive       -    x    -    x    x          dead rows are compacted away when they are more than half
 
-A row leaves when it dies, as a structure by expiration says, or when it ends before. Every row leaves once: an end of a
-row that is gone is ignored, and so is the death of a row that has ended. O(1) a row, amortised, and O(log held) for an
+A row leaves when it dies, which an expiration queue tells, or when it ends before. Every row leaves once: the end of a
+row that has left is ignored, and so is the death of a row that has ended. O(1) a row, amortised, and O(log held) for an
 end. Golab 2006, section 3.5.2.
 """
 
@@ -25,25 +25,25 @@ from panewise.state.expiring import Expiring, room_for, widened
 
 Mask = NDArray[np.bool_]
 MakeQueue = Callable[[], Expiring]
-_SPARE = 1024  # so many dead rows are never worth closing up
+_SPARE = 1024  # Up to this many dead rows are never worth a compaction.
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """The new rows of a delta that show at some instant: their places in the batch, and their lifetimes."""
+    """The new rows of a delta that are alive at some instant: their positions in the batch, and their lifetimes."""
 
     positions: Ints
     sequences: Ints
     births: Ints
     deaths: Ints
-    whole: bool  # these are all of the delta's rows
+    whole: bool  # whether these are all of the delta's new rows
 
     def __len__(self) -> int:
         return len(self.positions)
 
 
 def arrived(delta: Delta) -> Arrived:
-    """The rows that show. What ends in the step in which it came has a known death."""
+    """The new rows of a delta that are alive at some instant. A row that ends in its first step gets this death."""
     deaths = delta.deaths
     if len(delta.ended) and len(delta):
         own = delta.ended >= delta.sequences[0]
@@ -60,7 +60,7 @@ def arrived(delta: Delta) -> Arrived:
 
 @dataclass(frozen=True)
 class Left:
-    """Who leaves, by instant: slots, instants, and whether the row ends before its death (1) or dies (0)."""
+    """The rows that leave, by instant: slots, instants, and whether the row ends early (1) or dies (0)."""
 
     slots: Ints
     instants: Ints
@@ -68,7 +68,7 @@ class Left:
 
 
 class KeyedRows:
-    """Alive rows by slot; `queue` makes the structure by expiration that suits the input's pattern."""
+    """The rows by slot; `queue` makes the expiration queue that suits the input's update pattern."""
 
     def __init__(self, queue: MakeQueue) -> None:
         self._make_queue = queue
@@ -100,7 +100,7 @@ class KeyedRows:
         return len(self._keys)
 
     def append(self, sequences: Ints, keys: Ints, deaths: Ints) -> int:
-        """Takes new rows into the next slots, and says which is the first."""
+        """Puts new rows into the next slots. Returns the first of these."""
         first, size = self.size, self.size + len(sequences)
         if size > self.room:
             room = room_for(size)
@@ -120,7 +120,7 @@ class KeyedRows:
             self._queue.insert(slots[mortal], deaths[mortal])
 
     def leave(self, ended: Ints, ended_at: Ints, until: int) -> Left:
-        """The rows that leave before `until`: those that end, and those that die. They are not alive from now on."""
+        """Removes and returns the rows that end, and those that die before `until`."""
         end_slots, end_instants = self._ends(ended, ended_at)
         self._alive[end_slots] = False
         slots, deaths = self._queue.expire(until)
@@ -138,7 +138,7 @@ class KeyedRows:
         return Left(np.concatenate([slots, end_slots])[order], instants[order], premature[order])
 
     def _ends(self, ended: Ints, ended_at: Ints) -> tuple[Ints, Ints]:
-        """Slots and instants of the ends that say something new of a row alive."""
+        """Slots and instants of the ends that concern a live row and come before its death."""
         if not len(ended) or not self.size:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         slots = np.searchsorted(self._sequences[: self.size], ended)
@@ -147,17 +147,17 @@ class KeyedRows:
         return slots[new], ended_at[new]
 
     def sparse(self) -> bool:
-        """Whether closing up is worth it."""
+        """Whether `close_up` is worth its cost."""
         return self.size > 2 * self.living + _SPARE
 
     def close_up(self) -> Ints:
-        """Gives the living the first slots; returns their slots before."""
+        """Compacts: live rows take the first slots. Returns their old slots."""
         kept = np.flatnonzero(self._alive[: self.size])
         self._load(self._sequences[kept], self._keys[kept], self._deaths[kept])
         return kept
 
     def rename(self, keys: Ints) -> None:
-        """Gives every key another number; nobody dead may be left."""
+        """Renumbers the keys: `keys` are the new ones by old ones. `close_up` must have removed the dead rows."""
         assert self.size == self.living
         self._keys[: self.size] = keys[self.keys]
 
@@ -166,7 +166,7 @@ class KeyedRows:
         self.append(sequences, keys, deaths)
 
     def snapshot(self) -> dict[str, Any]:
-        """The living, as they stand after `close_up`."""
+        """The live rows. `close_up` must have removed the dead ones."""
         assert self.size == self.living
         return {
             "sequences": self._sequences[: self.size].copy(),

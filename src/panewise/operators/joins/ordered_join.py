@@ -1,7 +1,7 @@
-"""A join that says what it measures while it runs, and goes on in other orders when it is told to.
+"""A join that measures its inputs while it runs, and whose orders can change.
 
-Who decides is `optimize/joins/reordering.py`; a host applies that between two steps. Rows stay as they are, only their
-chains are made anew.
+`optimize/joins/reordering.py` decides on the orders, and a host applies them between two steps. Rows stay as they are;
+their chains are rebuilt.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+import pyarrow as pa
+
+from panewise.language.expressions import Expression
 from panewise.operators.joins.window_join import WindowJoin
 from panewise.operators.relation_delta import Delta
 from panewise.optimize.joins.join_graph import JoinEdge, JoinInput
@@ -16,17 +19,28 @@ from panewise.optimize.joins.reordering import JoinLoad
 
 
 class OrderedJoin(WindowJoin):
-    """A `WindowJoin` that counts what comes."""
+    """A `WindowJoin` that counts the rows of its inputs. `names` are those of the inputs, for EXPLAIN."""
 
     name = "OrderedJoin"
-    _come: list[int] | None = None  # rows of each input since the last look
-    _since, _until_now = 0, 0
-    reorders = 0
-    names: tuple[str, ...] = ()  # of the inputs, for people
+
+    def __init__(
+        self,
+        schemas: Sequence[pa.Schema],
+        condition: Expression | None,
+        orders: Sequence[Sequence[int]] | None = None,
+        strict: Sequence[bool] | None = None,
+        internal: Sequence[bool] | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        super().__init__(schemas, condition, orders, strict, internal=internal)
+        self.names = tuple(names)
+        self.reorders = 0
+        self._new_counts: list[int] | None = None  # by input, rows since the last look; None before the first step
+        self._since, self._last_until = 0, 0
 
     @property
     def said(self) -> Mapping[str, str]:
-        """Of a join of many, which inputs the rows of each probe, one after the other."""
+        """For three inputs or more: which others the rows of each input probe, in order."""
         if len(self.orders) < 3:
             return {}
         names = self.names or tuple(map(str, range(len(self.orders))))
@@ -43,22 +57,22 @@ class OrderedJoin(WindowJoin):
         self._note(inputs, since, until)
 
     def _note(self, inputs: list[Delta], since: int, until: int) -> None:
-        if self._come is None:
-            self._come, self._since = [0] * len(inputs), since
-        self._come = [before + len(delta) for before, delta in zip(self._come, inputs, strict=True)]
-        self._until_now = until
+        if self._new_counts is None:
+            self._new_counts, self._since = [0] * len(inputs), since
+        self._new_counts = [before + len(delta) for before, delta in zip(self._new_counts, inputs, strict=True)]
+        self._last_until = until
 
     @property
     def rows_come(self) -> int:
-        """How many rows have come since the last look."""
-        return 0 if self._come is None else sum(self._come)
+        """Number of rows since the last `look`."""
+        return 0 if self._new_counts is None else sum(self._new_counts)
 
     def look(self) -> JoinLoad:
-        """What has been measured since the last look: O(rows held)."""
-        assert self._come is not None, "nothing has come"
-        span = max(1, self._until_now - self._since)
-        inputs = [JoinInput(come / span, float(self.rows_alive(i))) for i, come in enumerate(self._come)]
-        self._come = None
+        """What was measured since the last call. Starts a new measurement. O(rows held)."""
+        assert self._new_counts is not None, "there have been no steps since the last look"
+        span = max(1, self._last_until - self._since)
+        inputs = [JoinInput(count / span, float(self.rows_alive(i))) for i, count in enumerate(self._new_counts)]
+        self._new_counts = None
         return JoinLoad(inputs, self._equalities())
 
     def reorder(self, orders: Sequence[Sequence[int]]) -> None:

@@ -1,10 +1,11 @@
-"""In which order a new row of each input probes the others, and by which index at each level.
+"""In which order a new row of each input probes the others, and which index it uses at each level.
 
-A slot is one class of one input. At every level the index is that of a class which an input that is bound already has
-too; further shared classes are compared. An input that shares no class with a bound one is scanned: all inputs are then
-in one more class, in which every key is 0, so that a scan is the walk along a chain as well.
+A slot is one class of equal attributes of one input. At every level the index is that of a class that some bound input
+has too. Further shared classes are compared. An input that shares no class with a bound one is scanned: all inputs then
+have one more class in which every key is 0, so that a scan is a walk along a chain too.
 
-Orders are per origin of the new row (Golab and Özsu 2003, section 5.2). The planner chooses them (`optimize/joins`).
+There is one order for each origin, the input of the new row (Golab and Özsu 2003, section 5.2). The planner chooses
+them (`optimize/joins`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from panewise.arrays import Small
+from panewise.operators.joins.join_loops import ProbeLevels
 from panewise.plan.physical_plan import Orders
 
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """By origin and level: the input probed, its slot, and the slot of a bound input that gives the key; then the
-    comparisons in [check_starts[origin, level], check_starts[origin, level + 1])."""
+    """By origin and level: the input probed, its slot, and the slot of a bound input that gives the key.
+
+    The level's comparisons are [check_starts[origin, level], check_starts[origin, level + 1]) of the other `check_`
+    arrays.
+    """
 
     orders: Orders
     level_inputs: Small
@@ -31,11 +36,20 @@ class ProbePlan:
     check_starts: Small
     check_slots: Small
     check_sources: Small
-    linked: NDArray[np.bool_]  # slots that some level walks along
+    slot_inputs: Small
+    linked: NDArray[np.bool_]  # by slot: whether some level walks its chains
+
+    @property
+    def levels(self) -> ProbeLevels:
+        """The arrays, for the loops."""
+        return (
+            self.level_inputs, self.level_slots, self.level_sources, self.check_starts, self.check_slots,
+            self.check_sources, self.slot_inputs, self.linked,
+        )  # fmt: skip
 
 
 def needs_scan(orders: Orders, classes: Sequence[frozenset[int]]) -> bool:
-    """Whether some level finds no class to look up."""
+    """Whether some input shares no class with those bound before it."""
     for origin, order in enumerate(orders):
         bound = {origin}
         for target in order:
@@ -48,7 +62,7 @@ def needs_scan(orders: Orders, classes: Sequence[frozenset[int]]) -> bool:
 def probe_plan(
     orders: Orders, classes: Sequence[frozenset[int]], widths: Sequence[int], slots: Sequence[tuple[int, int]]
 ) -> ProbePlan:
-    """The plan of these orders. `slots` are (class, input); an index over more key columns (`widths`) is preferred."""
+    """The plan for these orders. A slot is (class, input). The class with most key columns (`widths`) is preferred."""
     inputs = len(orders)
     for origin, order in enumerate(orders):
         assert sorted((origin, *order)) == list(range(inputs)), f"order {order} of input {origin} must name the others"
@@ -69,7 +83,7 @@ def probe_plan(
             level_inputs[origin, level] = target
             level_slots[origin, level], level_sources[origin, level] = shared[0]
             check_starts[origin, level] = len(checks)
-            # Keys of no column are always equal.
+            # The keys of the class for scans have no columns and are always equal.
             checks += [pair for pair in shared[1:] if widths[slots[pair[0]][0]]]
             check_starts[origin, level + 1] = len(checks)
             bound.append(target)
@@ -78,5 +92,6 @@ def probe_plan(
     pairs = np.array(checks, np.int32).reshape(-1, 2)
     return ProbePlan(
         orders, level_inputs, level_slots, level_sources, check_starts,
-        np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), linked,
+        np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]),
+        np.array([i for _, i in slots], np.int32), linked,
     )  # fmt: skip

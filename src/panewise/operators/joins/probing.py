@@ -1,17 +1,16 @@
-"""How a step's new rows find the results of a join: all at once, or part by part.
+"""How a step's new rows find the results of a join: all at once, or in parts.
 
-A compiled walk writes results into room that it is given and stops where that is full; it goes on from there with other
-room. A residual condition judges candidates in portions, so that no more columns are read at a time than a bound.
+A compiled walk writes results into a buffer and stops when it is full; it can go on with another buffer. A residual
+condition judges candidates in portions, which bounds the bytes of columns that are read at a time.
 
-    order: new rows by birth, input and arrival  ->  walk  ->  candidates  ->  residual condition  ->  results
+    new rows by birth, input and arrival  ->  walk  ->  candidates  ->  residual condition  ->  results
 
-Results come in the order of their births, however they are divided.
+Results are ordered by birth, also across parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,23 +19,23 @@ from panewise.aggregates.columns import flags
 from panewise.arrays import Ints, Small
 from panewise.language.expressions import Expression
 from panewise.operators.held.stored_columns import StoredColumns
-from panewise.operators.joins.found_results import FoundResults, Results
-from panewise.operators.joins.join_loops import FRESH, merged, probe_many, probe_pair
+from panewise.operators.joins.found_results import FoundResults
+from panewise.operators.joins.join_loops import FRESH, NewRows, ResultArrays, merged, probe_many, probe_pair
 from panewise.operators.joins.join_rows import JoinRows
 from panewise.operators.joins.probe_plan import ProbePlan
 from panewise.operators.read_budget import ReadBudget
 from panewise.plan.expressions.evaluate import compiled
 
-Order = tuple[Small, Small, Ints]  # of a step's new rows: input, row and birth of each
-CANDIDATES = 1 << 18  # what the residual condition sees at a time, and what is found between two looks at a budget
-CANDIDATE_BYTES = 16 << 20  # of the columns that the residual condition reads at a time
-LOOKS = 1 << 24  # rows that are looked at between two looks at a budget
+CANDIDATES = 1 << 18  # most candidates in a portion
+CANDIDATE_BYTES = 16 << 20  # about the most bytes of columns that the residual condition reads at a time
+LOOKS = 1 << 24  # most rows that a walk visits between two checks of a budget
 RESULTS_MIN = 4096
 RESULTS_IN_PART = 1 << 20
 
 
-def order_of(firsts: Ints, births: Sequence[Ints]) -> Order:
-    """New rows in the order in which they probe: by birth, input and arrival. `firsts`: the number of each input's."""
+def probing_order(firsts: Ints, births: Sequence[Ints]) -> NewRows:
+    """New rows in the order in which they probe: by birth, input and arrival. `firsts`: the place of each input's
+    first new row."""
     ends = np.cumsum([len(own) for own in births])
     starts = ends - [len(own) for own in births]
     total = int(ends[-1])
@@ -46,7 +45,7 @@ def order_of(firsts: Ints, births: Sequence[Ints]) -> Order:
 
 
 class Residual:
-    """The part of a condition that no index answers, and the columns that it reads: (input, column), in order."""
+    """The part of a condition that no index answers. `read` are its columns as (input, column), in schema order."""
 
     def __init__(self, condition: Expression, schema: pa.Schema, read: list[tuple[int, int]]) -> None:
         self._condition = compiled(condition)
@@ -54,7 +53,7 @@ class Residual:
         self._read = read
 
     def true_of(self, places: Small, columns: Sequence[StoredColumns], looked: Callable[[], None]) -> Ints:
-        """Those of the candidates for which it is true; `looked` is called after each part of them."""
+        """The positions of the candidates for which it is true. Calls `looked` after each part of them."""
         size = sum(columns[i].taken_bytes(column, places[i]) for i, column in self._read)
         true = []
         step = max(1, places.shape[1] * CANDIDATE_BYTES // max(size, CANDIDATE_BYTES))
@@ -68,7 +67,7 @@ class Residual:
 
 
 class Probing:
-    """`bytes_of`: what results of these rows will take, for a budget."""
+    """Runs the walks of a join. `bytes_of(places)` is the size of the results of these rows, for a budget."""
 
     def __init__(
         self, columns: list[StoredColumns], residual: Residual | None, bytes_of: Callable[[Small], int]
@@ -80,27 +79,27 @@ class Probing:
         self._room = RESULTS_MIN
 
     def spend(self, budget: ReadBudget | None) -> None:
-        """Results are found in portions from now on, each of which is taken out of the budget."""
+        """From now on results are found in portions, and each is charged to the budget."""
         self._budget = budget
 
-    def whole(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Results:
+    def whole(self, new: NewRows, rows: JoinRows, plan: ProbePlan) -> ResultArrays:
         """All results of a step."""
         if self._residual is None and self._budget is None:
-            return self._at_once(order, rows, plan)
-        kept = [FoundResults(len(self._columns), 0).first(0), *self._portions(order, rows, plan)]
+            return self._at_once(new, rows, plan)
+        kept = [FoundResults(len(self._columns), 0).first(0), *self._portions(new, rows, plan)]
         places, births, deaths = zip(*kept, strict=True)
         return np.concatenate(places, axis=1), np.concatenate(births), np.concatenate(deaths)
 
-    def parts(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Iterator[Results]:
-        """The same in parts of at most about `RESULTS_IN_PART`, one at least."""
+    def parts(self, new: NewRows, rows: JoinRows, plan: ProbePlan) -> Iterator[ResultArrays]:
+        """All results of a step, in parts of about `RESULTS_IN_PART` at most; at least one part."""
         if self._residual is None and self._budget is None:
-            return self._bounded(order, rows, plan)
-        return self._portions(order, rows, plan)
+            return self._bounded(new, rows, plan)
+        return self._portions(new, rows, plan)
 
-    def _at_once(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Results:
-        """As much room as the last step needed, doubled where it does not do."""
+    def _at_once(self, new: NewRows, rows: JoinRows, plan: ProbePlan) -> ResultArrays:
+        """The buffer has the size that the last step needed, and doubles when it is full."""
         found = FoundResults(len(self._columns), self._room)
-        walk = Walk(order, rows, plan, self._looks)
+        walk = Walk(new, rows, plan, self._looks)
         count = walk.go(found.part(0))
         while not walk.done:
             found = found.grown()
@@ -108,9 +107,9 @@ class Probing:
         self._room = max(RESULTS_MIN, count + count // 4)
         return found.first(count)
 
-    def _bounded(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Iterator[Results]:
-        """Room doubles where it does not do, as long as it is no more than for one part."""
-        walk = Walk(order, rows, plan, self._looks)
+    def _bounded(self, new: NewRows, rows: JoinRows, plan: ProbePlan) -> Iterator[ResultArrays]:
+        """A part's buffer doubles when it is full, up to `RESULTS_IN_PART`."""
+        walk = Walk(new, rows, plan, self._looks)
         made, more = 0, True
         while more:
             found = FoundResults(len(self._columns), min(self._room, RESULTS_IN_PART))
@@ -122,10 +121,10 @@ class Probing:
             yield found.first(count)
         self._room = max(RESULTS_MIN, made + made // 4)
 
-    def _portions(self, order: Order, rows: JoinRows, plan: ProbePlan) -> Iterator[Results]:
-        """Candidates in portions, one at least; of each those for which the residual condition, if any, is true."""
+    def _portions(self, new: NewRows, rows: JoinRows, plan: ProbePlan) -> Iterator[ResultArrays]:
+        """The results among each portion of candidates; at least one portion."""
         room = FoundResults(len(self._columns), CANDIDATES)
-        walk = Walk(order, rows, plan, self._looks)
+        walk = Walk(new, rows, plan, self._looks)
         more = True
         while more:
             count = walk.go(room.part(0))
@@ -147,32 +146,25 @@ class Probing:
 
     @property
     def _looks(self) -> int:
-        """How many rows may be looked at before the walk stops, to look at a budget."""
+        """How many rows the walk may visit before it stops for a check of the budget."""
         return np.iinfo(np.int64).max if self._budget is None else LOOKS
 
 
 class Walk:
-    """Of a step's new rows over those that are there, as far as it has come."""
+    """The walk of a step's new rows over the rows held; it can stop and go on."""
 
-    def __init__(self, order: Order, rows: JoinRows, plan: ProbePlan, looks: int) -> None:
-        self._order, self._rows, self._plan = order, rows, plan
+    def __init__(self, new: NewRows, rows: JoinRows, plan: ProbePlan, looks: int) -> None:
+        self._new, self._rows, self._plan = new, rows, plan
         self._position = np.array([0, FRESH, FRESH, looks], np.int64)
         self._levels = np.zeros((4, len(rows.counts)), np.int64)
 
     @property
     def done(self) -> bool:
-        return bool(self._position[0] >= len(self._order[0]))
+        return bool(self._position[0] >= len(self._new[0]))
 
-    def go(self, room: Results) -> int:
-        """As far as there is room; how many results it has found."""
-        rows, plan = self._rows, self._plan
-        held = rows.base, rows.deaths, rows.key_base, rows.keys, rows.links, rows.head_base, rows.heads
-        arguments: tuple[Any, ...]
-        if len(rows.counts) == 2:
-            arguments = *self._order, self._position, *held, *room
-            return probe_pair(*arguments)
-        levels = plan.level_inputs, plan.level_slots, plan.level_sources
-        checks = plan.check_starts, plan.check_slots, plan.check_sources
-        walked = self._position, self._levels
-        arguments = *self._order, *walked, *levels, *checks, rows.slot_inputs, rows.linked, *held, *room
-        return probe_many(*arguments)
+    def go(self, room: ResultArrays) -> int:
+        """Goes on until the room is full, `looks` rows were visited, or it is done. Returns the number of results."""
+        held = self._rows.arrays
+        if len(self._rows.counts) == 2:
+            return probe_pair(self._new, self._position, held, room)
+        return probe_many(self._new, self._position, self._levels, self._plan.levels, held, room)

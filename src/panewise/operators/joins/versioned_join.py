@@ -1,12 +1,11 @@
-"""The join with a non-retroactive table: a row meets the version of the table at its own birth, and no later one.
+"""The join with a non-retroactive table: a row meets only the version of the table at its own birth.
 
-It is a `WindowJoin` in which a row of the stream side can be found at the instant of its birth only, so that changes of
-the table never meet rows that came before them, and the stream side is not kept. Results live as long as their row of
-the stream side: its death travels with it as one more column. Hence births and deaths come in the order of the stream
-side, whose pattern the output keeps; ends of the table's rows end no result. The stream side may not be STRICT: the
-version that a row met is gone when it ends. The versions of a step are there while it is taken: rows of the table come
-and end at their instants, and of one instant they come before the rows that join them. Older versions are not kept.
-Golab 2006, sections 3.3.1 and 3.5.3.
+It is a `WindowJoin` in which a row of the stream side lives for one instant, that of its birth. Later changes of the
+table therefore never meet it, and the stream side is not kept. A result lives as long as its stream row, whose death is
+carried as one more column. Births and deaths thus have the order of the stream side, whose update pattern the output
+keeps; the end of a table's row ends no result. The stream side may not be STRICT: when a row ends, the version that it
+met is gone. Within a step, rows of the table come and end at their own instants, and at one instant they come before
+the stream's rows. Older versions are not kept. Golab 2006, sections 3.3.1 and 3.5.3.
 
 A row costs O(1) expected and its results; state is the table, and the columns of the join's key.
 """
@@ -24,7 +23,7 @@ from panewise.operators.joins.window_join import WindowJoin
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.relation_delta import Delta, DeltaOperator
 
-DEATH = "\0death"  # stands in no name that a statement can give
+DEATH = "\0death"  # No name in a statement can contain \0.
 
 
 class VersionedJoin(DeltaOperator):
@@ -47,11 +46,11 @@ class VersionedJoin(DeltaOperator):
 
     def __init__(self, stream: pa.Schema, table: pa.Schema, condition: Expression | None) -> None:
         self.schema = pa.schema([*stream, *table])
-        # The table is first: of one instant its changes come before the rows that join it.
+        # The table is the first input, so that at one instant its changes come before the rows that join it.
         self._join = WindowJoin([table, stream.append(pa.field(DEATH, pa.int64()))], condition, strict=[True, False])
 
     def spend(self, budget: ReadBudget | None) -> None:
-        """Results are taken out of a budget from now on."""
+        """From now on results are charged to the budget."""
         self._join.spend(budget)
 
     @property

@@ -1,20 +1,20 @@
 """The join of any number of windows: all combinations of their rows for which the condition is true.
 
 A result lives from the latest birth of its rows to their earliest death. New rows of all inputs are taken by (birth,
-input, arrival); each probes the rows of the others that are there and alive at its birth, input after input in the
-order of its origin, by index where an equality leads there (`probe_plan`), and is then linked into the indices of its
-own input. Nothing between input and result is kept (Golab and Özsu 2003, section 3; Golab 2006, sections 3.5.2, 5.2).
+input, arrival). A row probes the other inputs in the order of its own input, and matches rows that are alive at its
+birth. Where an equality relates two inputs it uses an index (`probe_plan`). Then it enters the indices of its own
+input. No intermediate results are kept (Golab and Özsu 2003, section 3; Golab 2006, sections 3.5.2, 5.2).
 
     step:  filter, number keys, append  ->  apply ends  ->  probe (compiled)  ->  residual  ->  columns of the results
 
-For who keeps none of the results they come in parts (`in_parts`), so that no more are held than a part has, also of
-rows that are all of one instant.
+A caller that keeps no results takes them in parts (`in_parts`): then only one part is held at a time, even if all rows
+have the same instant.
 
-The pattern of the output is WEAK, or STRICT where an input is. Ends of rows of STRICT inputs are applied before the
-step's new rows probe: their deaths are then known, so that only results of earlier steps end.
+The update pattern of the output is WEAK, or STRICT if that of an input is. Ends of rows are applied before the step's
+new rows probe: the deaths of these rows are then known, so that only results of earlier steps end.
 
-A row costs O(1) expected for every key, and its results; state is the rows that are alive, and at most as many dead
-ones. For STRICT inputs also the results that are alive (`join_results`).
+A row costs O(1) expected for every key, and its results. State: the live rows, at most as many dead ones, and with
+STRICT inputs also the live results (`join_results`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from panewise.aggregates.columns import flags
 from panewise.arrays import Ints, Small
 from panewise.language.expressions import Expression
 from panewise.operators.held.stored_columns import StoredColumns, appended, pooled, trimmed
-from panewise.operators.joins.found_results import Results
 from panewise.operators.joins.join_keys import JoinKeys
-from panewise.operators.joins.join_loops import count_up
+from panewise.operators.joins.join_loops import NewRows, ResultArrays, count_up
 from panewise.operators.joins.join_results import JoinResults
 from panewise.operators.joins.join_rows import JoinRows
 from panewise.operators.joins.probe_plan import needs_scan, probe_plan
-from panewise.operators.joins.probing import Order, Probing, Residual, order_of
+from panewise.operators.joins.probing import Probing, Residual, probing_order
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.read_budget import ReadBudget
 from panewise.operators.relation_delta import FOREVER, NONE, Delta, DeltaOperator
@@ -46,15 +45,15 @@ from panewise.schema import Schema
 
 RESULT_BYTES = 24  # birth, death and number of a result
 PAIR = (1,), (0,)
-STEP_COST = 64  # what a step may cost by itself, in rows looked at for dead ones
+STEP_COST = 64  # the cost of a step, in rows checked for deaths
 
 
 class WindowJoin(DeltaOperator):
-    """Joins inputs whose columns have different names; `condition` refers to them by these.
+    """Joins inputs; no two columns have the same name, and `condition` refers to columns by name.
 
-    `orders[i]` names the inputs that a new row of input i probes, one after the other (None: each of two the other);
-    `strict[i]` says that rows of input i may end. `columns` are those of the result, all where it is None. Where
-    `internal[i]`, results stay when their row of input i goes: that only says how long others find it.
+    `orders[i]` are the inputs that a new row of input i probes, in this order (None: two inputs, which probe each
+    other). `strict[i]`: rows of input i may end early. `columns` are those of the result (None: all). `internal[i]`:
+    results outlive their row of input i, whose lifetime only says how long other rows can match it.
 
     >>> from panewise.language.functions import resolve
     >>> from panewise.language.expressions import ColumnRef
@@ -81,7 +80,7 @@ class WindowJoin(DeltaOperator):
         internal: Sequence[bool] | None = None,
     ) -> None:
         assert len(schemas) >= 2, "a join has two inputs at least"
-        assert orders is not None or len(schemas) == 2, "the planner says in which orders many inputs are probed"
+        assert orders is not None or len(schemas) == 2, "a join of more than two inputs needs orders"
         schemas = [Schema.from_arrow(schema).to_arrow() for schema in schemas]
         parts = taken_apart(schemas, condition)
         self._filters = [None if part is None else compiled(part) for part in parts.filters]
@@ -94,16 +93,16 @@ class WindowJoin(DeltaOperator):
         self._choose_columns(schemas, parts.residual, columns)
         internal = [False] * len(schemas) if internal is None else list(internal)
         self._external = None if not any(internal) else [i for i, inside in enumerate(internal) if not inside]
-        assert not any(internal[i] for i in strict_inputs), "who ends early takes results along"
+        assert not any(internal[i] for i in strict_inputs), "rows of an internal window cannot end early"
         self._next_sequence = 0
         self._until = NEVER
-        self._unchecked = 0  # rows since dead ones were last counted: that costs O(rows held)
+        self._unchecked = 0  # rows and step costs since dead rows were last counted, which costs O(rows held)
         self._arrange(PAIR if orders is None else tuple(map(tuple, orders)))
 
     def _choose_columns(
         self, schemas: Sequence[pa.Schema], residual: Expression | None, columns: Sequence[str] | None
     ) -> None:
-        """What is held of each input, where the columns of results come from, and who finds these."""
+        """Decides which columns are held and shown, and which the residual condition reads."""
         names = [name for schema in schemas for name in schema.names]
         shown = set(names if columns is None else columns)
         read = set() if residual is None else {resolved(column, names) for column in residual.columns()}
@@ -118,7 +117,7 @@ class WindowJoin(DeltaOperator):
         self._probing = Probing(self._columns, judge, self._bytes_of)
 
     def show(self, names: Collection[str]) -> None:
-        """The columns of results from now on, of those that are held."""
+        """Sets the columns of results from now on; only held columns can be shown."""
         held = [
             (i, position, field) for i, own in enumerate(self._columns) for position, field in enumerate(own.schema)
         ]
@@ -126,17 +125,16 @@ class WindowJoin(DeltaOperator):
         self.schema = pa.schema([field for _, _, field in held if field.name in names])
 
     def _arrange(self, orders: Orders) -> None:
-        """Plan and empty rows for these orders. Where an input is scanned, all inputs are in one more class."""
+        """Makes the plan for these orders, and empty rows. If an input is scanned, there is one more class of all."""
         inputs = len(orders)
         scanned = needs_scan(orders, self._members)
         members = [*self._members, *([frozenset(range(inputs))] if scanned else [])]
         self._slots = [(c, i) for i in range(inputs) for c, class_inputs in enumerate(members) if i in class_inputs]
         self._plan = probe_plan(orders, members, [*self._widths, 0][: len(members)], self._slots)
-        self._rows = JoinRows(inputs, [i for _, i in self._slots])
-        self._rows.linked = self._plan.linked
+        self._rows = JoinRows(inputs, self._plan.slot_inputs, self._plan.linked)
 
     def spend(self, budget: ReadBudget | None) -> None:
-        """Results are found in portions from now on, each of which is taken out of the budget."""
+        """From now on results are found in portions, and each is charged to the budget."""
         self._probing.spend(budget)
 
     @property
@@ -145,12 +143,12 @@ class WindowJoin(DeltaOperator):
 
     @property
     def results_made(self) -> int:
-        """How many results there have been."""
+        """Number of results so far."""
         return self._next_sequence
 
     @property
     def rows_held(self) -> list[int]:
-        """By input, dead rows that are still there among them."""
+        """Number of rows by input, including dead rows that are still held."""
         return list(self._rows.counts)
 
     @property
@@ -159,11 +157,11 @@ class WindowJoin(DeltaOperator):
         return list(self._members)
 
     def rows_alive(self, i: int) -> int:
-        """How many rows of an input can still join: what orders are chosen by, with `distinct_keys`."""
+        """Number of rows of an input that can still join. Orders are chosen by this and `distinct_keys`."""
         return int(np.count_nonzero(self._rows.deaths_of(i) > self._until))
 
     def distinct_keys(self, i: int, c: int) -> int:
-        """How many keys of a class these rows have."""
+        """Number of distinct keys of a class among these rows."""
         keys = self._rows.keys_of(self._slots.index((c, i)))
         return len(np.unique(keys[self._rows.deaths_of(i) > self._until]))
 
@@ -175,7 +173,7 @@ class WindowJoin(DeltaOperator):
         return columns + sequences + log + self._rows.bytes_held + self._keys.bytes_held
 
     def reorder(self, orders: Sequence[Sequence[int]]) -> None:
-        """Other orders from now on; all rows stay, their chains are made anew."""
+        """Changes the orders. Rows stay; their chains are rebuilt."""
         rows = self._row_snapshots()
         self._arrange(tuple(map(tuple, orders)))
         self._load_rows(rows)
@@ -186,28 +184,30 @@ class WindowJoin(DeltaOperator):
         firsts = np.array(self._rows.counts, np.int64)
         births = [self._take(i, delta) for i, delta in enumerate(inputs)]
         ended, ended_at = self._end(inputs)
-        order = self._order(firsts, births)
-        result = self._results(self._probing.whole(order, self._rows, self._plan), ended, ended_at)
-        self._leave(until, len(order[0]))
+        new = self._new_rows(firsts, births)
+        result = self._results(self._probing.whole(new, self._rows, self._plan), ended, ended_at)
+        self._leave(until, len(new[0]))
         return result
 
     def in_parts(self, inputs: list[Delta], since: int, until: int) -> Iterator[Delta]:
-        """The same in parts of at most about `RESULTS_IN_PART` results, births ascending over all of them: one part at
-        least, and all of them are to be taken. No input is STRICT."""
+        """Like `process`, in parts of about `RESULTS_IN_PART` results at most; at least one part.
+
+        Births ascend over all parts. The caller must take all of them. No input may be STRICT.
+        """
         assert self._log is None
         firsts = np.array(self._rows.counts, np.int64)
-        order = self._order(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
-        for found in self._probing.parts(order, self._rows, self._plan):
+        new = self._new_rows(firsts, [self._take(i, delta) for i, delta in enumerate(inputs)])
+        for found in self._probing.parts(new, self._rows, self._plan):
             yield self._results(found, NONE, NONE)
-        self._leave(until, len(order[0]))
+        self._leave(until, len(new[0]))
 
-    def _order(self, firsts: Ints, births: list[Ints]) -> Order:
-        """The step's new rows in the order in which they probe; there are heads for all their keys."""
+    def _new_rows(self, firsts: Ints, births: list[Ints]) -> NewRows:
+        """The step's new rows in the order in which they probe. Makes room for their keys."""
         self._rows.reserve_heads([1 if c == len(self._members) else self._keys.count(c) for c, _ in self._slots])
-        return order_of(firsts, births)
+        return probing_order(firsts, births)
 
-    def _results(self, found: Results, ended: Ints, ended_at: Ints) -> Delta:
-        """What was found, numbered and with its columns."""
+    def _results(self, found: ResultArrays, ended: Ints, ended_at: Ints) -> Delta:
+        """The results found, with numbers and columns."""
         places, result_births, result_deaths = found
         if self._external is not None:
             result_deaths = np.full(len(result_births), FOREVER, np.int64)
@@ -223,7 +223,7 @@ class WindowJoin(DeltaOperator):
         return Delta(batch, sequences, result_births, result_deaths, ended, ended_at)
 
     def _leave(self, until: int, rows: int) -> None:
-        """The step ends, which so many rows came in."""
+        """Ends a step in which this many rows came."""
         self._until = until
         self._unchecked += rows + STEP_COST
         if self._unchecked >= sum(self._rows.counts) // 8:
@@ -251,7 +251,7 @@ class WindowJoin(DeltaOperator):
         return delta.births
 
     def _end(self, inputs: list[Delta]) -> tuple[Ints, Ints]:
-        """Rows of STRICT inputs that end in this step die then, and so do the results of earlier steps with them."""
+        """Ends rows of STRICT inputs. Returns the results of earlier steps that end with them, and when."""
         ends: dict[int, tuple[Small, Ints]] = {}
         for i, sequences in self._sequences.items():
             count, ended = self._rows.counts[i], inputs[i].ended
@@ -267,14 +267,14 @@ class WindowJoin(DeltaOperator):
         return (NONE, NONE) if self._log is None or not ends else self._log.end(ends)
 
     def _bytes_of(self, places: Small) -> int:
-        """What the results of these rows will take."""
+        """The size of the results of these rows."""
         columns = sum(self._columns[i].taken_bytes(position, places[i]) for i, position in self._shown)
         return int(columns + places.nbytes + RESULT_BYTES * places.shape[1])
 
     # ---- forgetting --------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Drops dead rows of an input where they are more than half, then keys that no row holds."""
+        """Drops the dead rows of an input if they are more than half, then keys that no row has."""
         renamed: dict[int, tuple[Small, int]] = {}
         for i, columns in enumerate(self._columns):
             alive = self._rows.deaths_of(i) > self._until
@@ -295,7 +295,7 @@ class WindowJoin(DeltaOperator):
             self._rows.chain(i, self._until)
 
     def _forget_keys(self) -> bool:
-        """Whether keys have other numbers now, so that all chains are to be made anew."""
+        """Drops unused keys. Returns whether keys were renumbered; then all chains must be rebuilt."""
         changed = False
         for c, members in enumerate(self._members):
             held = [self._rows.keys_of(slot) for slot, (own, _) in enumerate(self._slots) if own == c]
@@ -343,7 +343,7 @@ class WindowJoin(DeltaOperator):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Of a join with the same inputs and condition; its orders come with it."""
+        """Call on a join with the same inputs and condition. The snapshot's orders replace those of the join."""
         self._keys.restore(snapshot["keys"])
         self._until, self._next_sequence = snapshot["until"], snapshot["next_sequence"]
         self._arrange(tuple(map(tuple, snapshot["orders"])))

@@ -1,4 +1,4 @@
-"""A relation computed once: the answer of a block over given rows, for lookups and one-time queries."""
+"""The answer of a block over given rows, computed once, for lookups and one-time queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from panewise.state.group_table import GroupTable
 
 
 def relation(block: Block, rows: Rows) -> pa.Table:
-    """The items of the block over exactly these rows, which its window has let pass. Cost: O(rows)."""
+    """The items of the block over exactly these rows, the contents of its window. Cost: O(rows)."""
     if block.where is not None:
         kept = flags(compiled(block.where)(rows.batch))
         rows = rows.take(kept)
@@ -32,7 +32,7 @@ def relation(block: Block, rows: Rows) -> pa.Table:
 
 
 def aggregated(aggregation: Aggregation, rows: Rows, budget: ReadBudget | None = None) -> pa.Table:
-    """The selected items of all groups of these rows. The budget is asked before anything is computed."""
+    """The selected items of all groups of these rows. Charges the budget before anything is computed."""
     if budget is not None:
         budget.take(size=8 * len(rows) * len(aggregation.states))
     table = GroupTable(tuple(key.type for key in aggregation.keys))
@@ -64,7 +64,8 @@ def answered(aggregation: Aggregation, keys: list[pa.Array], fields: dict[StateK
 
 
 def _held_fields(key: StateKey, groups: Ints, count: int, arguments: Arguments, rows: Rows, pools: Pools) -> Fields:
-    """The fields of a question to a state without a fixed size: all rows are one window, in one slice or in slides."""
+    """The fields of an aggregate whose state has no fixed size. All rows are one window, in one slice or in several
+    sub-windows."""
     kind = key.held.kind
     assert isinstance(kind, HeldKind)
     held = HeldValues(pools, answers=True)

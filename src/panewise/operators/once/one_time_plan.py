@@ -1,11 +1,11 @@
-"""A plan over several inputs, computed once: the relation of all rows that are given, at one instant.
+"""The answer of a plan over several inputs at one instant, computed once from given rows.
 
-The operators are those of a running plan (`delta_plan`), which take one step. Only groups are computed as other
-one-time queries compute them: at once, from the rows that are there in the end, so that every aggregate has an
-operator, no sum of a part of the rows is asked for, and without GROUP BY there is always a row.
+The operators of a running plan (`delta_plan`) take one step. Only groups are computed as in other one-time queries: at
+once, from the rows that are alive in the end. Every aggregate is then possible, no sum over a part of the rows is
+computed, and without GROUP BY there is always a row.
 
-Cost: that of one step with all rows; nothing is kept. What joins find and what operators hand on is taken out of the
-read's budget, if it has one, as it is made.
+Cost: that of one step with all rows; nothing is kept. Results of joins and of other operators are charged to the read's
+budget, if it has one, as they are made.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GroupsOnce(DeltaOperator):
 
     def process(self, inputs: list[Delta], since: int, until: int) -> Delta:
         delta = inputs[0].settled()
-        assert not len(delta.ended), "one step has all rows"
+        assert not len(delta.ended), "in a single step no row of an earlier step ends"
         alive = delta.take(delta.deaths >= until)
         table = aggregated(self._aggregation, Rows(alive.batch, alive.births, alive.sequences), self._budget)
         numbers = np.arange(table.num_rows, dtype=np.int64)
@@ -62,7 +62,7 @@ class GroupsOnce(DeltaOperator):
 
 
 class _Counted:
-    """A node whose changes are taken out of the budget."""
+    """A node whose changes are charged to the budget."""
 
     def __init__(self, node: DeltaNode, budget: ReadBudget) -> None:
         self._node = node
@@ -83,7 +83,7 @@ class _Builder(PlanBuilder):
 
     def built(self, node: Node) -> DeltaNode:
         built = super().built(node)
-        # Rows of sources are there already, and joins and selected values count for themselves.
+        # Rows of sources exist already; joins and selected values are charged by their own nodes.
         if self.budget is None or isinstance(node, WindowOf | Scan | Join | Project):
             return built
         return _Counted(built, self.budget)

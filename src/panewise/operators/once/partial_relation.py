@@ -1,19 +1,19 @@
-"""A relation computed in parts: the rows of one part of time after another, in any order of the parts.
+"""A relation computed in parts: each part has the rows of a stretch of event time, and parts come in any order.
 
-The parts are disjoint stretches of event time. Each is folded by itself, with the same loops that fold all rows at once
-(`one_time.relation`), and what comes of it is kept by itself, so that a part can be left out again at no cost. In the
-end the parts are put together in order of time, whatever the order in which they were folded: groups stand in the order
-of their first rows, states are combined older ones first, and rows follow each other as if they had been read at once.
+Each part is folded with the same loops that fold all rows at once (`one_time.relation`). Its result is kept separately,
+so that a part can be dropped again at no cost. In the end the parts are combined in order of time, whatever the order
+in which they were folded: groups are in the order of their first rows, older states are combined first, and rows have
+the order of a single read.
 
     selection                        part: the selected items of its rows        whole: one after the other
     aggregates of a fixed size       part: its groups and their states           whole: states of equal groups combined
     aggregates without a fixed size  part: its rows, the columns that matter     whole: aggregated at once
 
-Sums of floats are combined with what rounding has dropped from each (`aggregates.states`), as those of slices are.
+Sums of floats are combined with their rounding errors (`aggregates.states`), like those of slices.
 
-Many rows, or many expressions over them, make several parts, each of which is taken out of the read's budget.
+Many rows, or many expressions over them, make several parts; each is charged to the read's budget.
 
-Cost: O(rows) for a part. The whole is O(groups of all parts), or O(rows) where parts are rows. One thread at a time.
+Cost: O(rows) for a part. The whole is O(groups of all parts), or O(rows) if parts are rows. One thread at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from panewise.plan.expressions.text_sizes import cells_of
 from panewise.state.group_table import GroupTable
 
 Part = Any
-"""What came of some rows; only the relation that made it knows how it looks."""
+"""The result of some rows; its type is known only to the relation that made it."""
 
 
 class PartialRelation:
@@ -60,11 +60,11 @@ class PartialRelation:
             computed += read
             form = _Gathered if aggregation.holistic else _States
             self._form = form(aggregation, _columns_of(read), budget)
-        self.cells = cells_of(computed)  # values that are computed for each row
+        self.cells = cells_of(computed)  # number of values that are computed for each row
         self._part_rows = part_rows(self.cells)
 
     def parts(self, rows: Rows) -> list[Part]:
-        """What these rows, all of some stretch of time, give; they are in order of time and arrival."""
+        """The parts of these rows, all rows of a stretch of time in order of time and arrival."""
         found = []
         for start in range(0, max(1, len(rows)), self._part_rows):
             with self._budget.texts():
@@ -74,20 +74,20 @@ class PartialRelation:
 
     def _part(self, rows: Rows) -> Part:
         kept = None if self._where is None else np.flatnonzero(flags(self._where(rows.batch)))
-        # One column at least, so that the batch knows how many rows it has.
+        # Keep at least one column, so that the batch has a number of rows.
         names = [name for name in rows.batch.schema.names if name in self._form.reads] or rows.batch.schema.names[:1]
         if len(names) < rows.batch.num_columns:
             rows = Rows(rows.batch.select(names), rows.times, rows.arrived, rows.ascends)
         return self._form.part(rows if kept is None else rows.take(kept))
 
     def whole(self, parts: list[Part]) -> pa.Table:
-        """The relation of the rows of all these parts, at least one, which are given in order of time."""
+        """The relation of the rows of these parts: one or more, in order of time."""
         with self._budget.texts():
             return self._form.whole(parts)
 
 
 def relation_in_parts(block: Block, rows: Rows, budget: ReadBudget) -> pa.Table:
-    """The items of the block over exactly these rows, which its window has let pass, in order."""
+    """The items of the block over exactly these rows, the contents of its window, in order."""
     partial = PartialRelation(block, budget)
     return partial.whole(partial.parts(rows))
 
@@ -125,8 +125,8 @@ class _States:
         self.reads = reads
         self._types = tuple(key.type for key in aggregation.keys)
         self._keys = [compiled(key) for key in aggregation.keys]
-        self._pools: Pools = {}  # of all parts: a code means the same in each
-        self._pooled = 0  # bytes of the pools when they were last counted
+        self._pools: Pools = {}  # shared by all parts: a code means the same string in each
+        self._pooled = 0  # bytes of the pools when they were last measured
         self._arguments = ArgumentPlan(aggregation.states, self._pools)
 
     def part(self, rows: Rows) -> _Groups:
@@ -147,7 +147,7 @@ class _States:
         states = sum(state.ints.nbytes + state.floats.nbytes for state in part.states.values())
         before, self._pooled = self._pooled, sum(pool.bytes_held for pool in self._pools.values())
         states += self._pooled - before
-        # A group is in many parts, and only one row of the answer.
+        # No rows are charged here: a group is in many parts, but is one row of the answer.
         return 0, states + sum(key.nbytes for key in part.keys)
 
     def whole(self, parts: list[_Groups]) -> pa.Table:

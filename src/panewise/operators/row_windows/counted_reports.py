@@ -1,8 +1,8 @@
-"""The reports of [PARTITION BY c ROWS n SLIDE m OFFSET k]: which are due, and the rows of each.
+"""The reports of [PARTITION BY c ROWS n SLIDE m OFFSET k]: which reports are due, and the rows of each.
 
-When a partition's row number N is a multiple of m, a report covers its rows N - k - n + 1 to N - k, as far as they
-exist; without PARTITION BY the whole stream is one partition. Rows count before WHERE. Reports follow the rows that
-cause them.
+Row number N of a partition causes a report if N is a multiple of m. The report covers the rows N - k - n + 1 to N - k
+of the partition, if they exist. Without PARTITION BY the whole stream is one partition. Rows are counted before WHERE.
+Reports are in the order of the rows that cause them.
 
     number      1  2  3  4  5  6        [ROWS 3 SLIDE 2]
     reports        *     *     *        {1, 2}, {2, 3, 4}, {4, 5, 6}; with OFFSET 1: {1}, {1, 2, 3}, {3, 4, 5}
@@ -38,7 +38,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DueCountedReports:
-    """Reports in order: report i is caused by the tail's row `causes[i]` and covers `begins[i]` to before `ends[i]`."""
+    """Due reports in order. Row `causes[i]` of the tail causes report i, over its rows `begins[i]` to `ends[i] - 1`."""
 
     causes: Ints
     begins: Ints
@@ -46,7 +46,7 @@ class DueCountedReports:
 
 
 def due_reports(tail: PartitionTail, window: RowsWindow, since: int) -> DueCountedReports:
-    """The reports caused by rows with sequence numbers from `since` on, of windows all whose rows were seen."""
+    """The reports caused by rows with sequence numbers from `since` on, if all rows of their windows were seen."""
     assert window.slide is not None
     missed, youngest = tail.missed, tail.numbers - window.offset
     whole = (youngest > 0) & ((missed == 0) | (youngest - window.rows >= missed))
@@ -58,7 +58,7 @@ def due_reports(tail: PartitionTail, window: RowsWindow, since: int) -> DueCount
 
 
 def check_counted(snapshot: dict[str, Any], window: RowsWindow) -> None:
-    """Refuses the state of a query that an earlier panewise began in mid-stream: it counted from there."""
+    """Refuses a snapshot of a query that an earlier panewise began in mid-stream, and that counts from there."""
     if snapshot.get("wait"):
         raise SnapshotError(
             f"a query over {window} was created in mid-stream by an earlier panewise, and its reports are numbered "
@@ -68,7 +68,7 @@ def check_counted(snapshot: dict[str, Any], window: RowsWindow) -> None:
 
 
 class ReportEmitter:
-    """Shows reports whole (RSTREAM) or what differs between successive ones; keeps the last one for lookups."""
+    """Emits whole reports (RSTREAM) or differences of successive ones, and keeps the last report for lookups."""
 
     def __init__(self, emit: Emission, items: pa.Schema) -> None:
         assert emit is not Emission.CHANGES
@@ -84,7 +84,7 @@ class ReportEmitter:
         return last + (0 if self._differences is None else self._differences.bytes_held)
 
     def emitted(self, starts: Ints, ends: Ints, rows: Ints, values: pa.Table) -> pa.Table:
-        """The results of the next reports; `rows[i]` is the report, from 0, that row i of the values belongs to."""
+        """The results for the next reports; row i of the values belongs to report `rows[i]`, counted from 0."""
         if not len(ends):
             return self._schema.empty_table()
         shown = table_of([timestamps(starts[rows]), timestamps(ends[rows]), *values.columns], self._schema)
@@ -96,7 +96,7 @@ class ReportEmitter:
         return self._differences.process_counted(CountedReports(first, starts, ends, rows + first, values))
 
     def lookup(self, at: int) -> pa.Table:
-        """The last report, where it ends at or before an instant."""
+        """The last report; NotHeldError if it ends after the instant."""
         if self._last is None:
             return self._schema.empty_table()
         if at < self._last_end:
@@ -123,8 +123,8 @@ class ReportEmitter:
 class CountedRowWindow(RowOperator):
     """Rows of a count window with SLIDE, without aggregates. Holds the last n + k rows of every partition.
 
-    `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
-    its rows have come; reports are numbered from its beginning.
+    `held_from`: not all rows before it were seen. A partition that had rows before (`begin_after`) reports as soon as
+    n + k of its rows were seen; its rows are numbered from its beginning.
     """
 
     def __init__(
@@ -141,8 +141,8 @@ class CountedRowWindow(RowOperator):
         self._selected = SelectedValues(items)
         self._emitter = ReportEmitter(emit, self._selected.schema)
         self.tail = PartitionTail(schema, window.partition_by, window.rows + window.offset, held_from)
-        self._passing: Mask = np.empty(0, np.bool_)  # by row of the tail
-        self._values = self._selected.schema.empty_table()  # of the tail's rows that pass, in its order
+        self._passing: Mask = np.empty(0, np.bool_)  # for each row of the tail, whether it passed WHERE
+        self._values = self._selected.schema.empty_table()  # the values of the rows that passed, in the tail's order
 
     @property
     def bytes_held(self) -> int:
@@ -150,7 +150,7 @@ class CountedRowWindow(RowOperator):
         return rows + self._emitter.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The reports that these rows cause; they are all those below the watermark that have not come yet."""
+        """The reports that these rows cause; they are all rows below the watermark that were not given before."""
         rows = self.tail.seen(rows)
         since = self.tail.next_sequence
         passing = self._selection.passing(rows)
@@ -179,7 +179,7 @@ class CountedRowWindow(RowOperator):
         return self.tail.counted(partition_by)
 
     def _rearrange(self, order: Ints, fresh: Mask, new: pa.Table) -> None:
-        """Held and new payload in the tail's order."""
+        """Puts held and new values into the tail's order."""
         passing = np.concatenate([self._passing, fresh])
         place = np.cumsum(passing) - 1
         self._passing = passing[order]
@@ -187,7 +187,7 @@ class CountedRowWindow(RowOperator):
         self._values = pa.concat_tables([self._values, new]).take(taken).combine_chunks()
 
     def lookup(self, at: int) -> pa.Table:
-        """The last report, where it ends at or before the instant."""
+        """The last report; NotHeldError if it ends after the instant."""
         return self._emitter.lookup(at)
 
     def snapshot(self) -> dict[str, Any]:

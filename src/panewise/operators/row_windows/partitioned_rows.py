@@ -1,9 +1,9 @@
-"""Aggregates over [PARTITION BY c ROWS n SLIDE m OFFSET k]: a report covers rows of the partition that causes it only.
+"""Aggregates over [PARTITION BY c ROWS n SLIDE m OFFSET k]: a report covers only rows of the partition that causes it.
 
-Within a partition the window moves along the row numbers, first in first out, so that every (partition, group) is a
-segment of the two-stack fold of `window_folds.py`, on the axis of row numbers: a row is in the reports N, multiples
-of m, with `number + k <= N < number + k + n`. O(1) amortised combines a row and report. Holds the last n + k rows of
-each partition.
+Within a partition the window moves along the row numbers, first in, first out. So every (partition, group) is a segment
+of the two-stack fold in `window_folds.py`, with row numbers as its axis: a row is in the reports N, multiples of m,
+with `number + k <= N < number + k + n`. Cost: O(1) amortised combines per row and report. The last n + k rows of each
+partition are held.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 class PartitionedRows(RowOperator):
-    """Grouped within its partition, a report has a row for each group present; without GROUP BY it has one row.
+    """A report has a row for each group in its window; without GROUP BY it has one row.
 
-    `held_from`: rows before it were not all seen. A partition that has had some (`begin_after`) reports once n + k of
-    its rows have come; reports are numbered from its beginning.
+    `held_from`: not all rows before it were seen. A partition that had rows before (`begin_after`) reports as soon as
+    n + k of its rows were seen; its rows are numbered from its beginning.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PartitionedRows(RowOperator):
         self._emitter = ReportEmitter(emit, aggregation.item_schema)
         self.tail = PartitionTail(schema, window.partition_by, window.rows + window.offset, held_from)
         self._states = RowStates(aggregation, matrix_of)
-        # Of the rows that passed WHERE, in stream order:
+        # These arrays have the rows that passed WHERE, in stream order.
         self._partitions: Ints = _NONE
         self._numbers: Ints = _NONE
         self._in_front: Mask = np.empty(0, np.bool_)
@@ -71,9 +71,9 @@ class PartitionedRows(RowOperator):
         return rows + self.tail.bytes_held + self._states.bytes_held + self._emitter.bytes_held
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The reports that these rows cause; they are all those below the watermark that have not come yet.
+        """The reports that these rows cause; they are all rows below the watermark that were not given before.
 
-        QueryFailed where an answer cannot be given; its `results` are the reports before that one.
+        QueryFailed if an answer cannot be computed; its `results` are the reports before that one.
         """
         rows = self.tail.seen(rows)
         since = self.tail.next_sequence
@@ -115,7 +115,7 @@ class PartitionedRows(RowOperator):
         self._in_front = np.concatenate([self._in_front, np.zeros(len(place), np.bool_)])
 
     def _folded(self, due: DueCountedReports) -> tuple[Ints, Ints, dict[StateKey, StateMatrix]]:
-        """Per group of a due report: the report (from 0), the group, and its states."""
+        """The groups of all due reports: the number of the report (from 0), the group, and its states."""
         tail, states = self.tail, self._states
         report_at = np.full(len(tail.partitions), -1, np.int64)
         report_at[due.causes] = np.arange(len(due.causes))
@@ -143,14 +143,14 @@ class PartitionedRows(RowOperator):
         return reports, owned[segment], folded
 
     def _answers(self, reports: Ints, groups: Ints, folded: dict[StateKey, StateMatrix]) -> tuple[Ints, pa.Table]:
-        """The rows of the reports, report after report, and the report of each row."""
+        """The report of each row of the result, and the rows, in order of the reports."""
         columns, passing = self._states.answers(groups, folded)
         shown = np.flatnonzero(passing) if passing is not None else np.arange(len(reports))
         shown = shown[np.lexsort((groups[shown], reports[shown]))]
         return reports[shown], table_of(columns, self._aggregation.item_schema).take(wrapped(shown))
 
     def _events(self, due: DueCountedReports, owners: Ints, order: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Segment, row number and window of every report of every segment that holds rows (ungrouped: of every one)."""
+        """Segment, row number and window of the reports of every segment; only non-empty windows, if grouped."""
         numbers, partitions = self.tail.numbers[due.causes], self.tail.partitions[due.causes]
         by_partition = np.lexsort((numbers, partitions))
         numbers, partitions = numbers[by_partition], partitions[by_partition]
@@ -185,7 +185,7 @@ class PartitionedRows(RowOperator):
         self._states.forget_groups()
 
     def lookup(self, at: int) -> pa.Table:
-        """The last report, where it ends at or before the instant."""
+        """The last report; NotHeldError if it ends after the instant."""
         return self._emitter.lookup(at)
 
     def snapshot(self) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Periodic queries without aggregates over time windows: `SELECT a, b FROM s [RANGE r SLIDE s] WHERE ...`.
 
-Reports are numbered from the window's alignment, `e = align + number * slide`. A row is in the reports e with
-`ts + offset < e <= ts + offset + range`; in numbers, from its birth to before its death:
+Reports are numbered from the window's alignment: `e = align + number * slide`. A row is in the reports e with
+`ts + offset < e <= ts + offset + range`. Its birth is the number of the first of them; its death is the first number
+after them:
 
     reports       0         1         2         3         4         RANGE 2 SLIDE 1, in units of the slide
     a row              *    [  birth            )  death
 
-RSTREAM shows every report whole, O(rows x reports) of output; ISTREAM and DSTREAM only what enters and leaves, without
-building the reports.
+RSTREAM emits whole reports, which is O(rows x reports) of output. ISTREAM and DSTREAM emit only what enters and leaves,
+without building the reports.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 def spread(starts: Ints, counts: Ints) -> Ints:
-    """The ranges `[start, start + count)` one after the other.
+    """The numbers of the ranges `[start, start + count)`, range after range.
 
     >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -68,7 +69,7 @@ class RowWindow(RowOperator):
         self._whole_from = NEVER
         if held_from is not None and window.range_us is not None:
             self._whole_from = last_report_number(window, held_from + window.range_us + window.offset_us - 1) + 1
-        # Rows that went by stay in a window without an end, and nobody knows them.
+        # Rows that came before the query stay in an unbounded window for ever, but are not known.
         self._misses_some = held_from is not None and window.range_us is None
         self._next = NEVER  # reports below this number are out
 
@@ -81,11 +82,11 @@ class RowWindow(RowOperator):
         return len(self._relation.alive) if self._emit is Emission.RSTREAM else 0
 
     def begin_at(self, instant: int) -> None:
-        """The first report is the one after this instant; rows of before are in it."""
+        """The first report is the first one after this instant, and contains rows from before."""
         self._whole_from = last_report_number(self._window, instant) + 1
 
     def process(self, rows: Rows, watermark: int) -> pa.Table:
-        """The reports up to the watermark; the rows are all those below it that have not come yet."""
+        """The reports up to the watermark; the rows are all rows below it that were not given before."""
         self._relation.take(rows, self._assigned(rows), self._selection.passing(rows))
         since, until = self._next, max(self._next, last_report_number(self._window, watermark) + 1)
         if self._emit is Emission.RSTREAM:
@@ -107,9 +108,9 @@ class RowWindow(RowOperator):
         return Assigned(first, births, deaths, _NONE, _NONE, _NONE)
 
     def _reports(self, since: int, until: int) -> tuple[Ints, pa.Table]:
-        """The rows of every report in [since, until) that has any, report after report."""
+        """The rows of all non-empty reports in [since, until), in order of the reports."""
         births, deaths = self._relation.alive.births, self._relation.alive.deaths
-        # A row opens the reports that no row before it has opened; births and deaths ascend.
+        # Each report is counted for its first row only; births and deaths ascend.
         first, after = np.maximum(births, since), np.minimum(deaths, until)
         reached = np.maximum.accumulate(after)
         first[1:] = np.maximum(first[1:], reached[:-1])
@@ -120,7 +121,7 @@ class RowWindow(RowOperator):
         return np.repeat(reports, counts), self._relation.values.take(wrapped(spread(begins, counts)))
 
     def lookup(self, at: int) -> pa.Table:
-        """The last report at or before an instant; NotHeldError where it is not held any more or not due yet."""
+        """The last report at or before an instant; NotHeldError if it is no longer held or not due yet."""
         number = last_report_number(self._window, at)
         first = FOREVER if self._misses_some else max(self._whole_from, self._relation.alive.held_since)
         if not first <= number < self._next:

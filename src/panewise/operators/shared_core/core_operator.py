@@ -1,7 +1,7 @@
-"""The contract of what runs once for the windows of many queries: a join, or a DISTINCT (`plan/shared_core.py`).
+"""The contract of a core: a join or a DISTINCT that runs once for the windows of many queries (`plan/shared_core.py`).
 
-A query is told the changes that its own windows see, or, where the core folds its groups with those of others, its
-results. What is said here of the rest holds for a core that tells changes only.
+A core gives a query the changes that its own windows see. If the core aggregates for the query too, it gives results
+instead. The default methods here are those of a core that only gives changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from panewise.plan.physical_plan import DeltaQuery
 
 
 class Core(ABC):
-    """The core, and the queries by name. `adapting`: the joins whose orders may change, by number and layer."""
+    """A core with its queries by name. `adapting`: the joins whose orders may change, by number and layer."""
 
     adapting: Mapping[tuple[int, int], OrderedJoin] = MappingProxyType({})
 
@@ -34,20 +34,21 @@ class Core(ABC):
 
     @abstractmethod
     def operators_of(self, name: str) -> Sequence[Described]:
-        """Those of a query."""
+        """The operators that work for a query."""
 
     # -- its queries ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def add(self, name: str, node: DeltaQuery, begins: int, held_from: Sequence[int | None]) -> None:
-        """A query that accounts for the instants from `begins` on; rows before `held_from` were not all seen."""
+        """Adds a query that shows the instants from `begins` on. `held_from`: by input, from which instant on all rows
+        are known; None: all rows are."""
 
     @abstractmethod
     def remove(self, name: str) -> None: ...
 
     @abstractmethod
     def nothing(self, name: str) -> Delta:
-        """No changes for a query."""
+        """An empty delta for a query."""
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -55,39 +56,44 @@ class Core(ABC):
     def process(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
-        """The changes that each query sees, or, if there are any, its results; `starts`: when its series begins."""
+        """Accounts for [since, until). Returns for each query its changes, or its results if there are some.
+
+        `starts`: by query, when its series of reports begins.
+        """
 
     def in_parts(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> Iterator[dict[str, Delta | pa.Table]]:
-        """What `process` gives, in parts of bounded size: for queries of which each takes new rows of one instant in
-        several deltas, or is given results. All parts are to be taken."""
+        """Like `process`, in parts of bounded size; the caller must take all of them.
+
+        Only for queries that are given results, or that can take the new rows of one instant in several deltas.
+        """
         yield self.process(rows, since, until, starts)
 
     @property
     def results_made(self) -> int:
-        """How many results its join has made."""
+        """Number of results that its join has made."""
         return 0
 
-    # -- queries whose results it makes itself -------------------------------------------------------------------
+    # -- queries that it gives results ---------------------------------------------------------------------------
 
     def folds(self, name: str) -> bool:
-        """Whether a query is given results, which `lookup` finds then, instead of changes."""
+        """Whether a query is given results instead of changes. `lookup` is for such queries."""
         return False
 
     def most_in_report(self, name: str) -> int:
-        """How many rows a report of such a query has at most, besides those to come."""
+        """An upper bound of the rows in a report of such a query, apart from groups of rows to come."""
         return 0
 
     def lookup(self, name: str, at: int) -> pa.Table:
-        raise AssertionError("it tells changes only")
+        raise AssertionError("this core gives changes only")
 
     def failure(self, name: str) -> QueryFailed | None:
-        """Why a query cannot be answered any more."""
+        """Why a query failed; None if it did not."""
         return None
 
     def take_overflows(self, name: str) -> int:
-        """How many answers of a query, since this was last asked, are outside their type."""
+        """Number of answers of a query outside the range of their type since the last call."""
         return 0
 
     # -- state ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""DISTINCT for the windows of many queries: selected once, looked up once (`shared_distinct.py`)."""
+"""DISTINCT for the windows of many queries: a row is selected once and looked up once (`shared_distinct.py`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from panewise.schema import Schema
 
 
 class DistinctCore(Core):
-    """A DISTINCT for the windows of many queries."""
+    """Selects rows, and gives the changes of `SharedDistinct` to each query under its own column names."""
 
     def __init__(self, core: SharedCore) -> None:
         items, where = _selected(core)
@@ -33,7 +33,7 @@ class DistinctCore(Core):
         self._where = None if where is None else compiled(where)
         self._schema = item_schema(items)
         self._distinct = SharedDistinct(Schema.from_arrow(self._schema))
-        self._members: dict[str, tuple[list[str], int]] = {}  # names of columns, the first instant
+        self._members: dict[str, tuple[list[str], int]] = {}  # column names and first instant of each query
 
     def add(self, name: str, node: DeltaQuery, begins: int, held_from: Sequence[int | None]) -> None:
         core = node.core

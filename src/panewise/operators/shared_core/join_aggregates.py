@@ -1,22 +1,23 @@
-"""Many periodic aggregates over one join: queries that share its results and its groups, each with its own windows.
+"""Many periodic aggregates over one join: queries share its results and groups, and have windows of their own.
 
-The join runs once, with the longest windows that a query wants; here every query counts only the results that are in
-its own. Queries whose windows differ by the same amounts between the inputs share one sequence of slices
-(`join_slices.py`), whatever their ranges, slides, alignments and aggregates; those of other shapes have another one,
-over the same rows, groups and strings. The generalised synopses of rule SS3 put a few shapes into one structure; here
-a shape costs a fold of the rows, and nothing is said about how much ranges may differ.
+The join runs once, with the longest windows of all queries. Here each query counts only the results in its own windows.
+The *shape* of a query is by how much the window of each input is shorter than the query's longest. Queries of one shape
+share one sequence of slices (`join_slices.py`), whatever their ranges, slides, alignments and aggregates. Each shape
+folds the rows once; all shapes share rows, groups and strings. The generalised synopses of rule SS3 put a few shapes
+into one structure and limit how much ranges may differ; this module has no such limit.
 
-A report at e shows results with `birth < e <= death`, as `relation_results.py` does: a row for each group that has
-results in its windows, or, without GROUP BY, one row at every e from the first that shows a row of an input. A query
-that comes in mid-stream reports from when all its windows lie behind the instant from which on it is accounted for.
-Answers are those of the plan that runs for itself (`GroupedRelation`), up to the order in which doubles are added; how
-time is cut into steps changes nothing. Golab 2006, section 8.3.2.
+A report at e shows results with `birth < e <= death`, as in `relation_results.py`. With GROUP BY it has a row for each
+group with results in the windows. Without, it has one row, at every e from the first that shows a row of an input. A
+query that is added in mid-stream reports once all its windows lie in the time that it accounts for. Answers equal those
+of the plan that runs alone (`GroupedRelation`) up to the order in which doubles are added, and do not depend on how
+time is divided into steps. Golab 2006, section 8.3.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,20 +45,21 @@ from panewise.state.group_table import GroupTable
 from panewise.temporal import format_instant
 
 Shape = tuple[int, ...]
-ROWS_MAX = 1 << 18  # results that are taken in at once
-LAST_MAX = 4096  # rows that are kept for the last report's sake
-FORGET_FROM = 1024  # groups or strings
+ROWS_MAX = 1 << 18  # about the most results that are folded at once
+LAST_MAX = 4096  # most rows of earlier reports that are kept together with the last one
+NO_STARTS: Mapping[str, int] = MappingProxyType({})
+FORGET_FROM = 1024  # fewer groups or strings than this are never dropped
 
 
 @dataclass
 class _Reader:
-    """A query: which slices it reads, through which window; the number of its last report and what was in it."""
+    """A query: its shape and window, the number of its last report, and a table that ends with this report."""
 
     aggregation: Aggregation
     shape: Shape
     window: JoinWindow
     last: int | None
-    table: pa.Table  # ends with the last report that had rows
+    table: pa.Table  # Its end is the last report with rows; earlier reports may stand before it.
 
     @property
     def last_report(self) -> pa.Table:
@@ -69,7 +71,7 @@ class _Reader:
 
 
 class JoinAggregates:
-    """`until`: how far the join has come. Who runs it sets `starts`: by query, when its series begins."""
+    """Aggregates of queries by name; all have the grouping keys `keys`. `until`: how far the join has come."""
 
     name: ClassVar[str] = "JoinAggregates"  # in EXPLAIN
     said: ClassVar[Mapping[str, str]] = {}  # what EXPLAIN says of it besides its name
@@ -82,17 +84,16 @@ class JoinAggregates:
         self._pools: Pools = {}
         self._readers: dict[str, _Reader] = {}
         self._shapes: dict[Shape, JoinSlices] = {}
-        # What is selected of a shape's answers, by whom, through the window at which position.
+        # By shape and aggregation: its queries, each with the position of its window.
         self._selections: dict[Shape, dict[Aggregation, dict[str, int]]] = {}
-        self._cut: dict[Shape, int] = {}  # shapes whose windows have changed, and from which point on that holds
+        self._cut: dict[Shape, int] = {}  # shapes with changed windows, and from which point on the change holds
         self._plan = ArgumentPlan((), self._pools)
         self._any = False  # whether results have come
         self._until = until
-        self._groups_kept = 0  # when they were last looked at, and so of each pool of strings
-        self._strings_kept: dict[Expression, int] = {}
-        self.starts: dict[str, int] = {}
-        self.overflows: dict[str, int] = {}  # by query, answers outside their type that nobody has taken note of
-        self.failed: dict[str, QueryFailed] = {}  # as an earlier panewise left them: an overflow failed its query
+        self._groups_kept = 0  # number of groups in use at the last check
+        self._strings_kept: dict[Expression, int] = {}  # number of strings in use at the last check, by pool
+        self.overflows: dict[str, int] = {}  # by query, number of overflows that were not taken yet
+        self.failed: dict[str, QueryFailed] = {}  # queries that failed by an overflow under an earlier version
 
     @property
     def group_count(self) -> int:
@@ -110,16 +111,16 @@ class JoinAggregates:
     def add(
         self, name: str, aggregation: Aggregation, ranges: tuple[int, ...], slide: int, align: int, begins: int
     ) -> None:
-        """A query over windows of these ranges in microseconds, with reports at every `align + k * slide`.
+        """Adds a query over windows of these ranges in microseconds that reports at every `align + k * slide`.
 
-        `begins`: what came before was not all seen; NEVER where it was. The first report is one whose windows lie
-        behind it.
+        `begins`: results before it are not all known (NEVER: they are). The windows of the first report begin there or
+        later.
         """
         assert can_be_folded(aggregation) and aggregation.keys == self._keys and len(ranges) == self._inputs
         assert name not in self._readers
         self.failed.pop(name, None)
         if self._any:
-            begins = max(begins, self._until)  # what has gone by was not cut for it
+            begins = max(begins, self._until)  # earlier slices were not cut for its window
         longest = max(ranges)
         shape = tuple(longest - range_ for range_ in ranges)
         window = JoinWindow(longest, slide, align, begins if begins == NEVER else begins + longest)
@@ -133,7 +134,7 @@ class JoinAggregates:
         self._cut[shape] = min(self._cut.get(shape, FOREVER), self._until)
 
     def _arrange(self) -> None:
-        """Changes of queries take hold together, before the next rows."""
+        """Applies all changes of queries together, before the next rows."""
         for shape, point in self._cut.items():
             windows: dict[JoinWindow, set[StateKey]] = {}
             for reader in self._readers.values():
@@ -158,8 +159,19 @@ class JoinAggregates:
 
     # -- a step ----------------------------------------------------------------------------------------------------
 
-    def process(self, batch: pa.RecordBatch, births: Ints, times: list[Ints], until: int) -> dict[str, pa.Table]:
-        """New results, those born before `until`, with the event times of their parts; all reports up to `until`."""
+    def process(
+        self,
+        batch: pa.RecordBatch,
+        births: Ints,
+        times: list[Ints],
+        until: int,
+        series_starts: Mapping[str, int] = NO_STARTS,
+    ) -> dict[str, pa.Table]:
+        """Takes the results born before `until`, in order of birth. Returns all reports up to `until`, by query.
+
+        `times`: by input, the event times of the rows in the results. `series_starts`: by query without GROUP BY, when
+        its series begins.
+        """
         self._arrange()
         self._any = self._any or batch.num_rows > 0
         if not self._shapes:
@@ -174,7 +186,7 @@ class JoinAggregates:
             shape: Results(births, slices.points(times), groups, _read(arguments, slices))
             for shape, slices in self._shapes.items()
         }
-        starts = {shape: self._starts_of(shape) for shape in self._shapes}
+        starts = {shape: self._starts_of(shape, series_starts) for shape in self._shapes}
         for begin, end, upto in self._pieces(births, max(until, self._until)):
             for shape, slices in self._shapes.items():
                 part = new[shape].slice(begin, end)
@@ -189,13 +201,13 @@ class JoinAggregates:
         self._note_last(result)
         return result
 
-    def _starts_of(self, shape: Shape) -> Ints:
-        """By window of a shape; queries with the same one begin together, or in mid-stream."""
-        by_window = {r.window: self.starts.get(name, FOREVER) for name, r in self._readers.items() if r.shape == shape}
+    def _starts_of(self, shape: Shape, starts: Mapping[str, int]) -> Ints:
+        """When the series of each window of a shape begins."""
+        by_window = {r.window: starts.get(name, FOREVER) for name, r in self._readers.items() if r.shape == shape}
         return np.array([by_window[window] for window in self._shapes[shape].windows], np.int64)
 
     def _pieces(self, births: Ints, until: int) -> Iterator[tuple[int, int, int]]:
-        """The rows in parts that end between two instants, not too many at once."""
+        """Divides the rows into parts of about `ROWS_MAX`, between instants: begin, end, and up to when each goes."""
         firsts = births[ROWS_MAX::ROWS_MAX]
         begin = 0
         for cut in np.unique(np.searchsorted(births, firsts, side="left")).tolist():
@@ -205,7 +217,7 @@ class JoinAggregates:
         yield begin, len(births), until
 
     def _tables(self, shape: Shape, answers: SliceAnswers) -> Iterator[tuple[str, pa.Table]]:
-        """The reports of each query, lowered once for all that select the same."""
+        """The reports of each query; queries that select the same are answered together."""
         windows = self._shapes[shape].windows
         for aggregation, readers in self._selections[shape].items():
             with Overflows() as together:
@@ -241,7 +253,7 @@ class JoinAggregates:
         return [(name, table.slice(begin, count)) for name, begin, count in parts if count]
 
     def _note_last(self, found: dict[str, pa.Table]) -> None:
-        """Keeps each query's last report, and with it the others of the step as long as that is little."""
+        """Keeps each query's last report. If the step's reports have few rows, they are kept uncut."""
         for name, reader in self._readers.items():
             number = self._number(reader)
             if number != reader.last:
@@ -251,23 +263,21 @@ class JoinAggregates:
                     reader.table = reader.last_report
 
     def _number(self, reader: _Reader) -> int:
-        """Of the last report that is due."""
+        """The number of the last report that is due."""
         return (self._until - reader.window.align) // reader.window.slide
 
     def lookup(self, name: str, at: int) -> pa.Table:
-        """The last report, which is the last one at or before `at`; NotHeldError where it is another one."""
+        """The last report at or before `at`. NotHeldError if it is not the query's last one."""
         reader = self._readers[name]
-        last = self._number(reader) if reader.last is None else reader.last  # none has been for who has just come
+        last = self._number(reader) if reader.last is None else reader.last  # None: added after the last step
         if (at - reader.window.align) // reader.window.slide != last:
-            raise NotHeldError(
-                f"the state at {format_instant(at)} is not held", hint="what has been reported is not kept for long"
-            )
+            raise NotHeldError(f"the state at {format_instant(at)} is not held", hint="only the last report is kept")
         return reader.last_report
 
     # -- what is held ----------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Groups and strings that no slice holds any more; looked for each time that there are twice as many."""
+        """Drops groups and strings that no slice uses. Checks whenever their number has doubled."""
         count = len(self._groups)
         if self._keys and count >= max(FORGET_FROM, 2 * self._groups_kept):
             live = [slices.live_groups() for slices in self._shapes.values()]
@@ -282,7 +292,7 @@ class JoinAggregates:
                 self._strings_kept[argument] = self._forget_strings(argument, pool)
 
     def _forget_strings(self, argument: Expression, pool: StringPool) -> int:
-        """Returns how many are in use."""
+        """Drops the unused strings of a pool if they are more than half. Returns how many are in use."""
         places = [
             matrix.ints[place]
             for slices in self._shapes.values()
@@ -293,7 +303,8 @@ class JoinAggregates:
         codes = np.unique(np.concatenate(places)) if places else np.empty(0, np.int64)
         codes = codes[codes >= 0]
         if 2 * len(codes) < len(pool):
-            renamed = np.append(pool.keep(codes), -1)  # no string is -1, or 0, which then is in use and stays 0
+            # -1 means no string. An empty state may also have code 0, which then counts as used and stays 0.
+            renamed = np.append(pool.keep(codes), -1)
             for fields in places:
                 fields[:] = renamed[fields]
         return len(codes)
@@ -316,7 +327,7 @@ class JoinAggregates:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The queries must have been added already, as they were."""
+        """All queries of the snapshot must have been added already."""
         self.failed = {name: QueryFailed(message) for name, message in snapshot["failed"].items()}
         for name in self.failed:
             self._readers.pop(name, None)

@@ -1,8 +1,8 @@
-"""A join for the windows of many queries, and what many of them make of it.
+"""A join for the windows of many queries, with their aggregates.
 
-Rows probe once (`shared_join.py`). Queries that report aggregates of the pairs have them folded once for all with the
-same groups (`join_aggregates.py`); every other query gets the changes of the join as its own windows see them, with the
-columns that it reads. Columns are called by the numbers of the inputs here, so that queries may name them as they like.
+Rows probe once (`shared_join.py`). For queries that report aggregates, the pairs are folded once for all queries with
+the same groups (`join_aggregates.py`). Every other query gets the changes of the join that its own windows see, with
+the columns that it reads. Here a column is named by the number of its input, because queries name inputs differently.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Grouping = tuple[Expression, ...]
 
 @dataclass
 class JoinMember:
-    """A query over a shared join: its windows, the first instant that it accounts for and the columns that it reads."""
+    """A query over a shared join: its windows, the first instant that it shows, and the columns that it reads."""
 
     ranges: Ranges
     begins: int
-    columns: list[str]  # as the join calls them
-    names: list[str]  # as the query does
-    grouping: Grouping | None  # where its aggregates are folded with those of others
+    columns: list[str]  # by their names in the join
+    names: list[str]  # the names of the same columns in the query
+    grouping: Grouping | None  # the grouping keys if the core folds its aggregates
 
 
 class JoinCore(Core):
     """The join, the aggregates over it by grouping, and the queries by name."""
 
     def __init__(self, core: SharedCore, planned: JoinPlan) -> None:
-        """`planned`: how the join begins, as planned for the first of its queries."""
+        """`planned`: the plan of the join that was made for the first of its queries."""
         assert isinstance(core.node, Join)
         schemas = [_numbered_schema(number, part.schema).to_arrow() for number, part in enumerate(core.inputs)]
         timestamps = [f"{number}.{_timestamp(part.input)}" for number, part in enumerate(core.inputs)]
@@ -105,28 +105,27 @@ class JoinCore(Core):
     def process(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> dict[str, Delta | pa.Table]:
-        return self._told(self.shared.process(rows, since, until), until, starts)
+        return self._outcome(self.shared.process(rows, since, until), until, starts)
 
     def in_parts(
         self, rows: Sequence[Rows], since: int, until: int, starts: dict[str, int]
     ) -> Iterator[dict[str, Delta | pa.Table]]:
-        """No more pairs are there than two parts have, also of rows that are all of one instant."""
+        """At most two parts are held at a time, even if all rows have the same instant."""
         part: JoinStep | None = None
         for following in self.shared.in_parts(rows, since, until):
             if part is not None and len(part.results):
-                # No pair that is born before this one follows: the reports up to its birth are complete.
-                yield self._told(part, int(part.results.births[-1]), starts)
+                # No later pair is born before the last one of this part: the reports up to its birth are complete.
+                yield self._outcome(part, int(part.results.births[-1]), starts)
             part = following
         assert part is not None
-        yield self._told(part, until, starts)
+        yield self._outcome(part, until, starts)
 
-    def _told(self, step: JoinStep, until: int, starts: dict[str, int]) -> dict[str, Delta | pa.Table]:
-        """What comes of pairs, up to an instant."""
+    def _outcome(self, step: JoinStep, until: int, starts: dict[str, int]) -> dict[str, Delta | pa.Table]:
+        """The changes and results of all queries up to an instant, from a part's pairs."""
         self._until = until
         found: dict[str, Delta | pa.Table] = dict(self._changes(step))
         for folded in self._aggregates.values():
-            folded.starts = starts
-            found.update(folded.process(step.results.batch, step.results.births, step.times, until))
+            found.update(folded.process(step.results.batch, step.results.births, step.times, until, starts))
         return found
 
     def _changes(self, step: JoinStep) -> dict[str, Delta]:
@@ -148,7 +147,7 @@ class JoinCore(Core):
         return empty.with_batch(empty.batch.rename_columns(member.names))
 
     def folds(self, name: str) -> bool:
-        """Whether it answers the query itself, instead of telling its changes."""
+        """Whether the query is given results of `JoinAggregates` instead of changes."""
         return self._members[name].grouping is not None
 
     def most_in_report(self, name: str) -> int:
@@ -197,7 +196,7 @@ class JoinCore(Core):
         }
 
     def _first_of(self, grouping: Grouping) -> str:
-        """A grouping by the name of its first query."""
+        """The name of the first query of a grouping. Snapshots identify groupings by it."""
         return next(name for name, member in self._members.items() if member.grouping == grouping)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -213,7 +212,7 @@ class JoinCore(Core):
 
 
 def _aggregation(plan: Emit, core: SharedCore) -> Aggregation:
-    """What a query reports of groups of pairs, where the planner has found that it can be folded with others."""
+    """The aggregation of a query that the planner has found can be folded with others, over the join's columns."""
     found = grouped_above(plan, core)
     assert found is not None
     aggregate, having, items = found

@@ -1,8 +1,9 @@
 """When the windows over a join report, and which slices each report reads.
 
-A report is due at an instant if it can have rows: without GROUP BY at every one from the start on, otherwise where some
-slice lies in its window. Reports stand by instant, those of the shortest windows first, as the loops read them. Costs
-O(reports log reports) a step; long silences between results are not listed, at O(windows x slices).
+A report is due if it can have rows: without GROUP BY always from the start on, with it only if some slice lies in its
+window. Reports are ordered by instant, and at one instant from the shortest window to the longest, as the loops need
+them. Cost: O(reports log reports) a step. If very many reports might be due, the reports with slices are found from the
+slices, in O(windows x slices).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from panewise.arrays import Ints
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.row_windows.row_window import spread
 
-LISTED_MAX = 1 << 16  # reports that are listed before it is looked which of them have slices
-LONG_AGO = -(2**62)  # before any row, and far enough from the least integer to be calculated with
+LISTED_MAX = 1 << 16  # most reports that are listed before those without slices are dropped
+LONG_AGO = -(2**62)  # before any row; small additions and subtractions do not overflow
 
 
 @dataclass(frozen=True)
 class JoinWindow:
-    """Reports at `align + k * slide`, none before `first`; `range` is the longest of its windows."""
+    """A query's reports: at `align + k * slide`, none before `first`. `range` is the longest of its windows."""
 
     range: int
     slide: int
@@ -32,9 +33,12 @@ class JoinWindow:
 
 @dataclass(frozen=True)
 class DueJoinReports:
-    """The reports of a step. Those of instant i end at `due_ends[i]`; it comes after `cuts[i]` of the step's results,
-    and `highs[i]` slices begin before it. Report j is that of a window (by its position) at `ends[j]`, and reads the
-    slices from position `lows[j]` on."""
+    """The reports of a step.
+
+    `cuts[i]` results of the step are born before instant i, and `highs[i]` slices begin before it. Its reports are
+    [due_ends[i - 1], due_ends[i]). Report j is that of the window at position `windows[j]`, at the instant `ends[j]`,
+    and reads the slices from position `lows[j]` on.
+    """
 
     instants: Ints
     cuts: Ints
@@ -46,7 +50,7 @@ class DueJoinReports:
 
 
 class JoinSchedule:
-    """Of several windows."""
+    """The reports of several windows."""
 
     def __init__(self, windows: Iterable[JoinWindow] = ()) -> None:
         spans = [(w.range, w.slide, w.align, max(w.first, LONG_AGO)) for w in windows]
@@ -58,19 +62,19 @@ class JoinSchedule:
         return after - (after - self._aligns) % self._slides + self._slides
 
     def horizon(self, until: int) -> int:
-        """Points before it are in no report after `until`; windows that come later read from `until` on."""
+        """No report after `until` reads points before the horizon. Windows added later read from `until` on."""
         starts = self._next(np.full(len(self._ranges), until)) - self._ranges
         return min(until, int(starts.min()))
 
     def started(self, since: int, starts: Ints) -> Ints:
-        """Without GROUP BY: every report of a window after this is due; `starts` are the births of the first rows that
-        they show."""
+        """Without GROUP BY: every report of a window after this instant is due. `starts`: by window, the birth of the
+        first row that it shows."""
         return np.maximum(max(since, LONG_AGO), starts)
 
     def due(
         self, births: Ints, slices: tuple[Ints, Ints], after: Ints, upto: int, only_with_slices: bool
     ) -> DueJoinReports:
-        """The reports after `after` (by window) and up to `upto`, over slices with these starts and ends."""
+        """The reports in (after, upto], `after` being by window, over slices with these starts and ends."""
         begin, starts = self._next(np.minimum(after, upto)), slices[0]
         counts = np.maximum((upto - begin) // self._slides + 1, 0)
         if only_with_slices and counts.sum() > LISTED_MAX:
@@ -89,12 +93,12 @@ class JoinSchedule:
         return DueJoinReports(instants, cuts, highs, np.searchsorted(ends, instants, side="right"), windows, ends, lows)
 
     def _near(self, slices: tuple[Ints, Ints], begin: Ints, upto: int) -> tuple[Ints, Ints]:
-        """The reports in whose windows slices lie, if they are few among very many; windows and ends."""
+        """The reports with slices in their windows, found from the slices: windows and ends."""
         windows, ends = [], []
         for i, (first, range_, slide) in enumerate(zip(begin, self._ranges, self._slides, strict=True)):
-            lows = np.maximum((slices[0] - first) // slide + 1, 0)  # numbers of reports, of which `first` is 0
+            lows = np.maximum((slices[0] - first) // slide + 1, 0)  # numbers of reports; that at `first` is 0
             highs = (np.minimum(slices[1] + range_, upto) - first) // slide
-            lows[1:] = np.maximum(lows[1:], np.maximum.accumulate(highs)[:-1] + 1)  # each once
+            lows[1:] = np.maximum(lows[1:], np.maximum.accumulate(highs)[:-1] + 1)  # lists each report once
             numbers = spread(lows, np.maximum(highs - lows + 1, 0))
             windows.append(np.full(len(numbers), i, np.int64))
             ends.append(first + numbers * slide)

@@ -1,13 +1,13 @@
-"""The compiled loops of aggregates over joins: reports are read from slices that lie in the order of time.
+"""The compiled loops of aggregates over joins: they compute reports from slices in the order of time.
 
-At each instant at which reports are due the slices are gone through once, from the youngest to the oldest, and the
-answer of every window that is due is left on the way, the shortest first:
+At each instant with reports the slices are combined once, from the youngest to the oldest. On the way the windows that
+are due are answered, the shortest first:
 
     slices    |-----|--|-----|--|-----|--|        highs: how many slices begin before the instant
                        [ shortest        )        lows: the position of the first slice of each window
               [ longest                  )
 
-`combine_run` is a global on purpose: `loop_for` replaces it for states that choose a string.
+`combine_run` must be a global: `loop_for` replaces it for states that choose a string.
 """
 
 from __future__ import annotations
@@ -21,42 +21,50 @@ from panewise.loops import compiled_loop
 from panewise.synopses.slice_ring import copy_states
 
 Mask = NDArray[np.bool_]
+# The arrays of a loop are grouped in plain tuples: with named ones Numba needs longer for each call.
+DueArrays = tuple[Ints, Ints, Ints, Ints]
+"""The rooms of the slices; `highs`, `due_ends` and `lows` of `DueJoinReports`."""
+EntryArrays = tuple[Ints, Ints, Ints]
+"""The entries of sparse slices (`OpenSlices.entries`)."""
+States = tuple[Ints, Floats]
+"""The integer and the floating-point fields of states."""
 
 
 @compiled_loop
 def report_dense(
-    operation: int, ints: Ints, floats: Floats, width: int, groups: int, begin: int, end: int, rooms: Ints, highs: Ints,
-    due_ends: Ints, lows: Ints, wanted: Mask, offsets: Ints, blank_ints: Ints, blank_floats: Floats, total_ints: Ints,
-    total_floats: Floats, out_ints: Ints, out_floats: Floats, ranks: Ints,
+    operation: int, held: States, width: int, groups: int, begin: int, end: int, due: DueArrays, wanted: Mask,
+    offsets: Ints, blank: States, total: States, out: States, ranks: Ints,
 ) -> None:  # fmt: skip
-    """The reports of the instants [begin, end), of the first so many groups, into `out` from `offsets` on.
+    """Computes the reports of the instants [begin, end) from dense slices, for the first `groups` groups.
 
-    The windows due at an instant end at `due_ends`. Only those `wanted` need this state. `blank` is the identity.
+    Report j is written to `out` from `offsets[j]` on. Only `wanted` reports need this state. `blank` is the identity.
     """
-    zero = 0 * width  # no literal: it would be compiled for by itself
+    rooms, highs, due_ends, lows = due
+    (ints, floats), (blank_ints, blank_floats) = held, blank
+    (total_ints, total_floats), (out_ints, out_floats) = total, out
+    zero = 0 * width  # With a literal 0, Numba would compile another specialisation.
     for instant in range(begin, end):
         copy_states(total_ints, total_floats, zero, blank_ints, blank_floats, zero, groups)
         position = highs[instant]
-        for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
-            if not wanted[due]:
+        for report in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
+            if not wanted[report]:
                 continue
-            while position > lows[due]:
+            while position > lows[report]:
                 position -= 1
                 source = rooms[position] * width
                 combine_run(operation, total_ints, total_floats, zero, ints, floats, source, groups, ranks)
-            copy_states(out_ints, out_floats, offsets[due], total_ints, total_floats, zero, groups)
+            copy_states(out_ints, out_floats, offsets[report], total_ints, total_floats, zero, groups)
 
 
 @compiled_loop
-def count_touched(
-    begin: int, end: int, rooms: Ints, highs: Ints, due_ends: Ints, lows: Ints, heads: Ints, entry_next: Ints,
-    entry_group: Ints, seen: Ints, sizes: Ints,
-) -> None:  # fmt: skip
-    """How many groups each due window touches, of sparse slices. `seen` has an instant below 0 for each group."""
+def count_touched(begin: int, end: int, due: DueArrays, entries: EntryArrays, seen: Ints, sizes: Ints) -> None:
+    """Counts the groups in each report, from sparse slices, into `sizes`. `seen` is -1 for all groups."""
+    rooms, highs, due_ends, lows = due
+    heads, entry_next, entry_group = entries
     for instant in range(begin, end):
         position, count = highs[instant], 0
-        for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
-            while position > lows[due]:
+        for report in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
+            while position > lows[report]:
                 position -= 1
                 entry = heads[rooms[position]]
                 while entry >= 0:
@@ -64,27 +72,30 @@ def count_touched(
                         seen[entry_group[entry]] = instant
                         count += 1
                     entry = entry_next[entry]
-            sizes[due] = count
+            sizes[report] = count
 
 
 @compiled_loop
 def report_sparse(
-    operation: int, ints: Ints, floats: Floats, heads: Ints, entry_next: Ints, entry_group: Ints, places: Ints,
-    touched: Ints, out_groups: Ints, begin: int, end: int, rooms: Ints, highs: Ints, due_ends: Ints, lows: Ints,
-    wanted: Mask, offsets: Ints, blank_ints: Ints, blank_floats: Floats, total_ints: Ints, total_floats: Floats,
-    out_ints: Ints, out_floats: Floats, ranks: Ints,
+    operation: int, held: States, entries: EntryArrays, places: Ints, touched: Ints, out_groups: Ints, begin: int,
+    end: int, due: DueArrays, wanted: Mask, offsets: Ints, blank: States, total: States, out: States, ranks: Ints,
 ) -> None:  # fmt: skip
-    """The same for slices with an entry per group that they touch; an answer has the groups touched, as they came.
+    """Like `report_dense`, from sparse slices. A report has the groups of its slices, in the order of their discovery.
 
-    `places` is -1 for all groups, and is so again at the end.
+    `places` is -1 for all groups, before and after the call.
     """
-    one, zero = min(1, rooms.shape[0] + 1), 0 * operation  # no literals: each would be compiled for by itself
+    rooms, highs, due_ends, lows = due
+    heads, entry_next, entry_group = entries
+    (ints, floats), (blank_ints, blank_floats) = held, blank
+    (total_ints, total_floats), (out_ints, out_floats) = total, out
+    # With literals, Numba would compile another specialisation for each.
+    one, zero = min(1, rooms.shape[0] + 1), 0 * operation
     for instant in range(begin, end):
         position, count = highs[instant], zero
-        for due in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
-            if not wanted[due]:
+        for report in range(due_ends[instant - 1] if instant > 0 else 0, due_ends[instant]):
+            if not wanted[report]:
                 continue
-            while position > lows[due]:
+            while position > lows[report]:
                 position -= 1
                 entry = heads[rooms[position]]
                 while entry >= 0:
@@ -97,7 +108,7 @@ def report_sparse(
                         count += one
                     combine_run(operation, total_ints, total_floats, place, ints, floats, entry, one, ranks)
                     entry = entry_next[entry]
-            copy_states(out_ints, out_floats, offsets[due], total_ints, total_floats, zero, count)
-            out_groups[offsets[due] : offsets[due] + count] = touched[:count]
+            copy_states(out_ints, out_floats, offsets[report], total_ints, total_floats, zero, count)
+            out_groups[offsets[report] : offsets[report] + count] = touched[:count]
         for k in range(count):
             places[touched[k]] = -1

@@ -1,21 +1,23 @@
-"""The slices of aggregates over a join, by when results expire: a basic interval synopsis (BIJ) with uneven intervals.
+"""Slices of a join's results by when they expire: a basic interval synopsis (BIJ) with uneven intervals.
 
-The windows of a join that are r_1, r_2, ... long hold, at the report e, the results with `birth < e` whose parts are
-all young enough: `time_i >= e - r_i`. With R the longest and `point = min_i(time_i - (R - r_i))` that is one condition,
-`point >= e - R`, and no point is later than its result's birth. So windows whose lengths differ by the same amounts (a
-*shape*; all equal is the usual one) read one sequence of slices of points, cut at the edges of them all:
+The windows of a join have the lengths r_1, r_2, ... At the report e they hold the results with `birth < e` whose rows
+are all young enough: `time_i >= e - r_i`. With R the longest and `point = min_i(time_i - (R - r_i))` this is one
+condition, `point >= e - R`, and no point is later than its result's birth. Windows whose lengths differ by the same
+amounts have the same points. They are of one *shape* (usually all lengths are equal), and read one sequence of slices
+of points, cut at the edges of them all:
 
     point    ----|------|--|------|--|------|--|---        a result enters the slice of its point, however old that is,
     births   up to e:                       e              and is in all reports after its birth that reach back so far
                  [      window of R         )
 
-As every slice up to e may have changed since the last report, a report goes through them, from the youngest on, and all
-windows that are due at e are answered on the way (rule CS5). Slices are rooms with a state for every group, or, once
-that would be very many states, entries for the groups that they touch. Which of the two changes no answer.
+Every slice up to e may have changed since the last report. A report therefore combines them all, from the youngest on,
+and all windows that are due at e are answered on the way (rule CS5). Dense slices have a state for every group. When
+that would be too many states, slices become sparse: they have entries for the groups in them only. Answers are the
+same.
 
 Cost: O(1) a result; a report O(slices of the longest window due x groups); space slices x groups. The synopses RJ, IJ
-and BIJ of `panewise.synopses`, over intervals of one length, are the techniques to compare with; this one takes any
-ranges, slides and alignments, that begin at any time. Golab 2006, section 8.3.2.
+and BIJ of `panewise.synopses` are the techniques to compare with. They need intervals of one length; this one takes any
+ranges, slides and alignments, and queries may begin at any time. Golab 2006, section 8.3.2.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from panewise.operators.continuous.row_states import chosen_states, matrix_snaps
 from panewise.operators.lifetimes import NEVER
 from panewise.operators.row_windows.row_window import spread
 from panewise.operators.shared_core.join_reports import LONG_AGO, DueJoinReports, JoinSchedule, JoinWindow
-from panewise.operators.shared_core.join_slice_loops import count_touched, report_dense, report_sparse
+from panewise.operators.shared_core.join_slice_loops import DueArrays, count_touched, report_dense, report_sparse
 from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.open_slices import OpenSlices
 from panewise.slicing.pairs import Cadence
@@ -44,13 +46,13 @@ from panewise.synopses.counting import loop_for
 
 Mask = NDArray[np.bool_]
 States = dict[StateKey, StateMatrix]
-DENSE_SLOTS_MAX = 1 << 22
-ANSWERS_MAX = 1 << 20  # states that are answered at once, about
+DENSE_SLOTS_MAX = 1 << 22  # about the most states of dense slices
+ANSWERS_MAX = 1 << 20  # about the most states that are answered at once
 
 
 @dataclass(frozen=True)
 class Results:
-    """New results of a join, in order of birth, with what the states read of them."""
+    """New results of a join, in order of birth, with the argument columns of the states."""
 
     births: Ints
     points: Ints
@@ -66,7 +68,7 @@ class Results:
 
 @dataclass(frozen=True)
 class SliceAnswers:
-    """Answers of windows (by their position), window after window, each with its reports in order."""
+    """A row for each group in a report: by window (its position), then by instant."""
 
     windows: Ints
     ends: Ints
@@ -75,7 +77,7 @@ class SliceAnswers:
 
 
 class JoinSlices:
-    """Of one shape: `shortfalls[i]` is by how much the window of input i is shorter than the longest."""
+    """The slices of one shape; `shortfalls[i]` is by how much the window of input i is shorter than the longest."""
 
     def __init__(self, shortfalls: tuple[int, ...], grouped: bool, pools: Pools) -> None:
         self.shortfalls = shortfalls
@@ -87,7 +89,7 @@ class JoinSlices:
         self._wanted: dict[StateKey, Mask] = {}
         self._schedule, self._longest = JoinSchedule(), 0
         self._edges = WindowSet()
-        self._horizon = NEVER  # points before it are in no report to come
+        self._horizon = NEVER  # No future report reads points before it.
 
     @property
     def bytes_held(self) -> int:
@@ -96,7 +98,7 @@ class JoinSlices:
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     def arrange(self, readers: dict[JoinWindow, set[StateKey]], point: int) -> None:
-        """These windows, each with the states that it reads, from now on; new ones read points from `point` on."""
+        """Sets the windows, each with the states that it reads. New windows read points from `point` on."""
         self.windows = tuple(readers)
         needed = {ROW_COUNT: None} | dict.fromkeys(
             key for keys in readers.values() for key in sorted(keys, key=lambda key: key.name)
@@ -110,7 +112,7 @@ class JoinSlices:
         self._horizon = min(self._horizon, point)
 
     def points(self, times: list[Ints]) -> Ints:
-        """The instant, less the longest range, from which each result is in no window of the shape any more."""
+        """The point of each result: when its first row expires from the shape's windows, minus the longest range."""
         found = times[0] - self.shortfalls[0]
         for shortfall, more in zip(self.shortfalls[1:], times[1:], strict=True):
             np.minimum(found, more - shortfall, out=found)
@@ -119,8 +121,11 @@ class JoinSlices:
     # -- a step ----------------------------------------------------------------------------------------------------
 
     def step(self, new: Results, groups: int, since: int, until: int, starts: Ints) -> Iterator[SliceAnswers]:
-        """All reports in (since, until]; the results are those born in [since, until). `starts`: see `started`."""
-        # What is too old for all reports goes into one slice, which is forgotten: that is cheaper than leaving it out.
+        """Takes the results born in [since, until); gives all reports in (since, until].
+
+        `starts`: see `JoinSchedule.started`.
+        """
+        # Results that are too old for all reports go into one slice, which is dropped. To filter them would cost more.
         points = np.maximum(new.points, max(self._horizon - 1, NEVER))
         held = self._open.count > 0
         self._make_room(points, groups)
@@ -128,7 +133,7 @@ class JoinSlices:
         for matrix in self.matrices.values():
             _lengthen(matrix, self._open.slots)
         if self._grouped:
-            # Where nothing is held from before, the first result's birth is what reports begin after.
+            # Without slices from before, no report up to the first result's birth has rows.
             begins = since if held or not len(new.births) else max(since, int(new.births[0]))
             upto = min(until, int(self._open.ends[-1]) + self._longest) if self._open.count else since
             after = np.full(len(self.windows), max(begins, LONG_AGO))
@@ -143,7 +148,8 @@ class JoinSlices:
         self._forget(until)
 
     def _fold(self, key: StateKey, new: Results, slots: Ints, begin: int, end: int) -> None:
-        """The results [begin, end) enter their slices, one after the other, so that steps leave no trace in doubles."""
+        """Folds the results [begin, end) into their slices, one after the other: sums of doubles must not depend on how
+        time is divided into steps."""
         if begin < end:
             arguments = [_part(column, begin, end) for column in new.arguments[key]]
             births, ranks = new.births[begin:end], ranks_of(key, self._pools)
@@ -151,12 +157,11 @@ class JoinSlices:
 
     def _reports(self, new: Results, slots: Ints, due: DueJoinReports, groups: int) -> Iterator[SliceAnswers]:
         if self._open.width is not None:
-            groups = min(groups, self._open.width)  # those that are newer have no results here
+            groups = min(groups, self._open.width)  # Newer groups have no results in this shape.
         sizes = np.full(len(due.ends), groups, np.int64)
         if self._open.width is None:
             seen = np.full(groups, -1, np.int64)
-            asked = self._open.rooms, due.highs, due.due_ends, due.lows
-            count_touched(0, len(due.instants), *asked, *self._open.entries, seen, sizes)
+            count_touched(0, len(due.instants), self._arrays_of(due), self._open.entries, seen, sizes)
         before = np.append(0, np.cumsum(sizes))[np.append(0, due.due_ends)]
         begin = 0
         while begin < len(due.instants):
@@ -167,7 +172,7 @@ class JoinSlices:
     def _answers(
         self, new: Results, slots: Ints, due: DueJoinReports, begin: int, end: int, groups: int, sizes: Ints
     ) -> SliceAnswers:
-        """The reports of the instants [begin, end); results born before them enter the slices as time goes on."""
+        """The reports of the instants [begin, end). Results are folded in before the first report after their birth."""
         dues = np.arange(due.due_ends[begin - 1] if begin else 0, due.due_ends[end - 1])
         order = dues[np.lexsort((due.ends[dues], due.windows[dues]))]
         offsets = np.zeros(len(due.ends), np.int64)
@@ -184,23 +189,27 @@ class JoinSlices:
                 found, numbers, states = found[some], numbers[some], chosen_states(states, some)
         return SliceAnswers(due.windows[found], due.ends[found], numbers, states)
 
+    def _arrays_of(self, due: DueJoinReports) -> DueArrays:
+        return self._open.rooms, due.highs, due.due_ends, due.lows
+
     def _read(
         self, key: StateKey, new: Results, slots: Ints, due: DueJoinReports, runs: list[int], groups: int,
         offsets: Ints, numbers: Ints,
     ) -> StateMatrix:  # fmt: skip
-        """One state: results and reports in turn. A run of instants without results between them is one call."""
+        """One state of these reports. Results and reports take turns; `runs` of instants without results between them
+        are one call of the loop."""
         matrix, ranks = self.matrices[key], ranks_of(key, self._pools)
         blank, total, out = StateMatrix(key.kind, groups), _unset(key, groups), _unset(key, len(numbers))
-        asked = self._open.rooms, due.highs, due.due_ends, due.lows, self._wanted[key][due.windows], offsets
-        made = blank.ints, blank.floats, total.ints, total.floats, out.ints, out.floats
-        held: tuple[Any, ...] = int(key.kind.operation), matrix.ints, matrix.floats
+        held: tuple[Any, ...] = int(key.kind.operation), (matrix.ints, matrix.floats)
         if self._open.width is not None:
             loop = loop_for(report_dense, key.kind, counted=False)
             held += self._open.width, groups
         else:
             loop = loop_for(report_sparse, key.kind, counted=False)
-            held += *self._open.entries, np.full(groups, -1, np.int64), np.empty(groups, np.int64)
-            held += (numbers if key == ROW_COUNT else np.empty_like(numbers),)
+            out_groups = numbers if key == ROW_COUNT else np.empty_like(numbers)
+            held += self._open.entries, np.full(groups, -1, np.int64), np.empty(groups, np.int64), out_groups
+        asked = self._arrays_of(due), self._wanted[key][due.windows], offsets
+        made = (blank.ints, blank.floats), (total.ints, total.floats), (out.ints, out.floats)
         done = int(due.cuts[runs[0] - 1]) if runs[0] else 0
         for first, last in pairwise(runs):
             self._fold(key, new, slots, done, int(due.cuts[first]))
@@ -211,7 +220,7 @@ class JoinSlices:
     # -- room ------------------------------------------------------------------------------------------------------
 
     def _make_room(self, points: Ints, groups: int) -> None:
-        """As many slots a slice as there are groups, with some to come; or entries, where that becomes too many."""
+        """Gives dense slices a slot for each group, with some to spare. Makes them sparse if that is too many slots."""
         width = self._open.width
         if width is None or not len(points):
             return
@@ -222,10 +231,11 @@ class JoinSlices:
         if needed > 1 and 2 * slices * needed > DENSE_SLOTS_MAX:
             self._become_sparse()
         elif needed > width:
-            self._open.width, self.matrices = needed, _widened(self.matrices, width, needed)
+            self._open.widen(needed)
+            self.matrices = _widened(self.matrices, width, needed)
 
     def _become_sparse(self) -> None:
-        """The same slices, an entry for each group that one touches."""
+        """Converts the slices to sparse ones, with an entry for each group in a slice."""
         sparse = OpenSlices(None)
         slots, sources = self._open.hand_over(sparse, self.matrices[ROW_COUNT].ints[0])
         matrices = {}
@@ -235,7 +245,7 @@ class JoinSlices:
         self._open, self.matrices = sparse, matrices
 
     def _forget(self, until: int) -> None:
-        """Slices that no report after `until` reads."""
+        """Drops the slices that no report after `until` reads."""
         self._horizon = max(self._horizon, self._schedule.horizon(until))
         count = self._open.closable(self._horizon)
         if count and self._open.width is not None:
@@ -250,21 +260,21 @@ class JoinSlices:
         self._open.forget_epochs(self._horizon)
 
     def live_groups(self) -> Ints:
-        """The groups that some slice holds, some of them several times."""
+        """The groups in some slice; a group may be listed several times."""
         if self._open.width is None:
             return self._open.groups_held()
         counts = self.matrices[ROW_COUNT].ints[0].reshape(-1, self._open.width)
         return np.flatnonzero(counts.any(axis=0))
 
     def regroup(self, kept: Ints, renamed: Ints) -> None:
-        """Keeps only these groups, which are all that slices hold; `renamed` is the new number of each old one."""
+        """Keeps only these groups; slices must hold no others. `renamed`: the new number of each old one."""
         width = self._open.width
         if width is None:
             self._open.rename_groups(renamed)
             return
         kept = kept[kept < width]
-        self._open.width = max(1, 2 * len(kept))
-        self.matrices = _widened(self.matrices, width, self._open.width, kept)
+        self._open.widen(max(1, 2 * len(kept)))
+        self.matrices = _widened(self.matrices, width, max(1, 2 * len(kept)), kept)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -274,7 +284,7 @@ class JoinSlices:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The windows must have been arranged already."""
+        """`arrange` must have been called already."""
         self._open = OpenSlices(snapshot["open"]["width"])
         self._open.restore(snapshot["open"])
         self._horizon = snapshot["horizon"]
@@ -283,7 +293,7 @@ class JoinSlices:
 
 
 def _unset(key: StateKey, slots: int) -> StateMatrix:
-    """States that are written before they are read."""
+    """Uninitialised states."""
     result = StateMatrix(key.kind, 0)
     result.ints = np.empty((key.kind.int_fields, slots), np.int64)
     result.floats = np.empty((key.kind.float_fields, slots))
@@ -303,7 +313,7 @@ def _lengthen(matrix: StateMatrix, slots: int) -> None:
 
 
 def _widened(matrices: States, old: int, width: int, kept: Ints | None = None) -> States:
-    """The same rooms with another number of groups each: all that there were, or those kept."""
+    """The states of dense slices with `width` groups each instead of `old`: all groups so far, or those kept."""
     result = {}
     for key, matrix in matrices.items():
         rooms = matrix.slots // old

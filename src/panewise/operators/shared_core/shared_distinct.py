@@ -1,24 +1,24 @@
 """DISTINCT over many windows of one stream: every row is looked up once.
 
-Queries that differ in the range of their window only share one table of values, with the newest copy of each. A value
-is in a window of range w at t while its newest copy is younger than w, so that a row which comes d after the copy
-before it is a new birth for the windows with w <= d, and for all others nothing happens: the smaller window's
-duplicates are the greater one's too. Windows are asked in order of range, each about the rows that the one before it
-took only.
+Queries that differ only in the range of their window share one table of values, with the newest copy of each value. A
+window of range w shows a value while its newest copy is younger than w. A row that comes d after the previous copy is
+therefore a new birth for the windows with w <= d; for the others it is a duplicate. Duplicates of a window are also
+duplicates of every longer one. Windows are processed in order of range, each with only the rows that were births for
+the one before.
 
-What each query gets is what its own delta-star would say (`operators/deltas/distinct.py`): a result dies when the
-copy leaves for which it stands, and the newest copy before that instant takes over as another result. The only state
-of a query is a calendar of when its results die.
+Each query gets the results that its own delta-star would give (`operators/deltas/distinct.py`): a result dies when the
+copy that it stands for leaves, and the newest copy before that instant becomes the next result. The only state of a
+query is a calendar of when its results die.
 
     table           value -> newest copy                          shared
     calendars       window x day -> (value, death) ...            an entry for each value that the window shows
 
-Cost: a row O(1), expected, whatever the number of windows; a result O(log copies in the step). For as long as a window
-has not been there for its range every row is looked at for it. A step looks through one day, a 128th of the range, of
-every calendar. State: 24 bytes and the table's a value, 12 and the slack of blocks an entry. Edges are WEAK.
+Cost: O(1) a row, expected, for any number of windows; O(log copies in the step) a result. Until a window has been there
+for as long as its range, every row is checked for it. A step scans one day, a 128th of the range, of every calendar.
+State: 24 bytes and a table entry for each value, about 12 bytes for each calendar entry. Edges are WEAK.
 
-Patroumpas and Sellis 2011, section 4, who keep the newest copy for all windows too, but in stairs that are asked from
-the lowest one on when somebody reports; Golab 2006, section 3.2.2, for the form of the results.
+Sources: Patroumpas and Sellis 2011, section 4, also keep the newest copy for all windows, but in stairs that are
+evaluated from the lowest when there is a report; Golab 2006, section 3.2.2, for the form of the results.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from panewise.operators.shared_core.shared_distinct_loops import (
     NEWEST,
     START,
     VALUE,
+    CalendarArrays,
     Matrix,
     arrive,
     held,
@@ -56,7 +57,7 @@ from panewise.schema import Schema
 from panewise.state.expiring import room_for, widened
 from panewise.state.group_table import GroupTable
 
-_SPARE = 4096  # so many values that are gone are never worth forgetting
+_SPARE = 4096  # Up to this many dead values are never worth a compaction.
 
 
 class SharedDistinct:
@@ -79,16 +80,16 @@ class SharedDistinct:
         self._table = GroupTable(tuple(column.type for column in schema))
         self._copies: Matrix = np.empty((0, 3), np.int64)
         self._names: list[str] = []
-        # Of every window: its range, the first instant of which it sees rows, the number of its next result, whether
-        # its first step is still to come; and its calendar.
+        # By window: its range, the first instant from which on it sees rows, the number of its next result, whether it
+        # has not had a step yet, and its calendar.
         self._ranges: Ints = np.empty(0, np.int64)
         self._begins: Ints = np.empty(0, np.int64)
         self._next: Ints = np.empty(0, np.int64)
         self._fresh: NDArray[np.bool_] = np.empty(0, np.bool_)
         self._heads: Small = np.empty((0, DAYS), np.int32)
         self._clear_blocks()
-        self._kept_from = NEVER  # the table has all rows from this instant on: no window reaches further back
-        self._worth_forgetting = _SPARE  # with more values than that, the dead ones are looked for
+        self._kept_from = NEVER  # The table has all rows from this instant on; no window reaches further back.
+        self._worth_forgetting = _SPARE  # number of values above which dead ones are looked for
 
     def _clear_blocks(self) -> None:
         self._heads = np.full((len(self._names), DAYS), -1, np.int32)
@@ -101,8 +102,8 @@ class SharedDistinct:
     # ---- windows -------------------------------------------------------------------------------------------------
 
     def add(self, name: str, range_us: int, begins: int) -> None:
-        """One more window, from the next step on. It sees the rows from the instant `begins` on, NEVER for all: also
-        those that came in earlier steps, as far as some window that was there still holds them."""
+        """Adds a window from the next step on. It sees the rows from the instant `begins` on (NEVER: all), including
+        rows of earlier steps that another window still holds."""
         assert name not in self._names and range_us > 0
         self._names.append(name)
         self._ranges, self._begins = np.append(self._ranges, range_us), np.append(self._begins, begins)
@@ -110,7 +111,7 @@ class SharedDistinct:
         self._heads = np.concatenate([self._heads, np.full((1, DAYS), -1, np.int32)])
 
     def remove(self, name: str) -> None:
-        """Forgets a window; what it has shown is the owner's to end."""
+        """Removes a window. The caller ends its results."""
         gone = self._names.index(name)
         entries = self._entries()
         del self._names[gone]
@@ -118,19 +119,19 @@ class SharedDistinct:
         self._next, self._fresh = np.delete(self._next, gone), np.delete(self._fresh, gone)
         del entries[gone]
         self._load_entries(entries)
-        self._worth_forgetting = 0  # without the greatest window much may be dead
+        self._worth_forgetting = 0  # Many values are dead if this was the longest window.
 
     # ---- steps ---------------------------------------------------------------------------------------------------
 
     def process(self, batch: pa.RecordBatch, times: Ints, since: int, until: int) -> dict[str, Delta]:
-        """Accounts for the instants in [since, until), to which all rows belong; they come in order of time."""
+        """Accounts for the instants in [since, until). All rows lie there, in order of time."""
         assert not len(times) or (since <= times[0] and times[-1] < until)
         if not self._names:
             self._kept_from = until
             return {}
         since = max(since, until - (1 << 62))
         if len(self._table):
-            # Older copies than all that are kept may have been forgotten or not: nobody who is new sees them.
+            # Copies older than `_kept_from` may have been dropped or not, so a new window never sees them.
             self._begins[self._fresh] = np.maximum(self._begins[self._fresh], self._kept_from)
         values = self._table.ids(batch.columns)
         self._make_room()
@@ -138,10 +139,10 @@ class SharedDistinct:
         grouped, previous, gaps = (np.empty(len(values), np.int64) for _ in range(3))
         gap_count = arrive(values, times, int(self._ranges.min()), self._copies, grouped, previous, gaps)
         ends = np.empty(len(order), np.int64)
+        windows, new = (order, self._ranges, self._begins, self._fresh), (values, times, previous, grouped)
         results = show(
-            order, self._ranges, self._begins, self._fresh, since, until, len(self._table), values, times, previous,
-            gaps[:gap_count], grouped, self._copies, self._heads, *self._blocks(), self._marks, ends,
-        )  # fmt: skip
+            windows, since, until, len(self._table), new, gaps[:gap_count], self._copies, self._calendars(), ends
+        )
         settle(values, grouped, self._copies)
         self._fresh[:] = False
         result = self._deltas(order, ends, results)
@@ -152,8 +153,8 @@ class SharedDistinct:
         self._forget()
         return result
 
-    def _blocks(self) -> tuple[Small, Ints, Small, Small]:
-        return self._values, self._deaths, self._filled, self._following
+    def _calendars(self) -> CalendarArrays:
+        return self._heads, self._values, self._deaths, self._filled, self._following, self._marks
 
     def _make_room(self) -> None:
         before, needed = len(self._copies), len(self._table)
@@ -177,8 +178,7 @@ class SharedDistinct:
     def _schedule(self, window: int, until: int, values: Ints, deaths: Ints) -> None:
         done, range_us = 0, int(self._ranges[window])
         while True:
-            own = window, range_us, until, done, values, deaths, self._heads
-            done = schedule(*own, *self._blocks(), self._marks)
+            done = schedule(window, range_us, until, done, values, deaths, self._calendars())
             if done == len(values):
                 return
             self._more_blocks()
@@ -193,7 +193,7 @@ class SharedDistinct:
         self._marks[FREE] = before
 
     def _forget(self) -> None:
-        """Values that are in no window go, when they are the greater half; a calendar gives its memory back."""
+        """Drops the values that are in no window if they are more than half, and shrinks the calendars."""
         if len(self._deaths) > 8 * int(self._marks[HELD]) + BLOCK * DAYS * len(self._names):
             self._load_entries(self._entries())
         if len(self._table) <= self._worth_forgetting:
@@ -203,20 +203,20 @@ class SharedDistinct:
         if 2 * len(live) <= len(self._table):
             renamed = self._table.keep(live)
             self._copies = self._copies[live]
-            rename(renamed, self._heads, self._values, self._filled, self._following)
+            rename(renamed, self._calendars())
         self._worth_forgetting = 2 * len(self._table) + _SPARE
 
     # ---- state ---------------------------------------------------------------------------------------------------
 
     @property
     def bytes_held(self) -> int:
-        blocks = sum(column.nbytes for column in self._blocks())
+        blocks = self._values.nbytes + self._deaths.nbytes + self._filled.nbytes + self._following.nbytes
         return self._table.bytes_held + self._copies.nbytes + self._heads.nbytes + blocks
 
     def _entries(self) -> list[Matrix]:
         """The values and deaths of every window's calendar, in the rows VALUE and DEATH."""
         found = np.empty((3, int(self._marks[HELD])), np.int64)
-        return [found[:, : held(heads, *self._blocks(), found)].copy() for heads in self._heads]
+        return [found[:, : held(window, self._calendars(), found)].copy() for window in range(len(self._names))]
 
     def _load_entries(self, entries: list[Matrix]) -> None:
         self._clear_blocks()

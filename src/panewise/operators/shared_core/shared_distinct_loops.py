@@ -1,19 +1,19 @@
-"""The loops of a DISTINCT shared by many windows: rows are looked at once, windows only where their results change.
+"""The loops of a DISTINCT shared by many windows: a row is processed once, and a window only if its results change.
 
-Per step: `arrive` groups the new rows by value and finds those that come after a gap; `show` gives, window by window in
-order of range, the results of the step; `schedule` files those that outlive it by the day on which they die.
+In each step `arrive` groups the new rows by value and finds the rows that come after a gap; `show` gives the results of
+the step, window by window in order of range; `schedule` files the results that live longer by the day of their death.
 
     copies of a value     1  2        6
     a window of 3 shows   [1 ---- 4)[4, 5)    [6 ---- 9)          6 comes after a gap of 4: a new birth here,
-    a window of 5 shows   [1 -------- 6)[6, 7)[7 ------ 11)       and here one more copy, which is seen when 2 dies
+    a window of 5 shows   [1 -------- 6)[6, 7)[7 ------ 11)       and one more copy here, which is shown when 2 dies
 
-The calendar: every window has DAYS lists of its own; a day is so long that all deaths a window can know of fit into one
-round. A list consists of blocks of BLOCK entries, within it they are in no order, and today's list is looked through at
-each step:
+The calendar: every window has DAYS lists. A day is so long that all deaths of a window's results fit into one round. A
+list consists of blocks of BLOCK entries, which are in no order. Each step scans the lists of the days that it covers:
 
     window, day -> block 7 [(value, death) x 16] -> block 3 [(value, death) x 5]
 
-Free blocks form a list too.
+Free blocks form a list too. The arrays of a loop are grouped in plain tuples: with named ones Numba needs longer for
+each call.
 """
 
 from __future__ import annotations
@@ -28,18 +28,26 @@ Matrix = NDArray[np.int64]
 NEVER = -(2**63)
 DAYS = 128
 BLOCK = 16
-VALUE, BIRTH, DEATH = range(3)  # rows of `results`, a column each result
-NEWEST, START, COUNT = range(3)  # columns of `copies`, a row each value: its newest copy, its rows in this step
-FREE, HELD = range(2)  # places in `marks`: the first free block, and how many entries there are
+VALUE, BIRTH, DEATH = range(3)  # rows of `results`, which has a column for each result
+NEWEST, START, COUNT = range(3)  # columns of `copies`, a row for each value: its newest copy, its rows in this step
+FREE, HELD = range(2)  # places in `marks`: the first free block, and the number of entries
+WindowArrays = tuple[Ints, Ints, Ints, NDArray[np.bool_]]
+"""The windows in order of range; by window its range, the first instant that it sees, and whether it is new."""
+RowArrays = tuple[Ints, Ints, Ints, Ints]
+"""Values and instants of a step's rows, and `previous` and `grouped` as `arrive` fills them."""
+CalendarArrays = tuple[Small, Small, Ints, Small, Small, Ints]
+"""First block by window and day; values and deaths by entry; number of entries and next block by block; `marks`."""
 
 
 @compiled_loop
 def arrive(
     values: Ints, times: Ints, least_range: int, copies: Matrix, grouped: Ints, previous: Ints, gaps: Ints
 ) -> int:
-    """Groups the instants of rows by value into `grouped`, where `copies` says where those of a value stand; the
-    instants of the copies before them, NEVER where there is none; and the rows that come `least_range` or more after
-    that copy, into `gaps`: how many these are."""
+    """Groups the instants of rows by value into `grouped`; `copies` gets the place and number of each value's instants.
+
+    `previous` gets the instant of the copy before each row, NEVER if there is none. `gaps` gets the rows that come
+    `least_range` or more after that copy. Returns the number of these.
+    """
     for i in range(len(values)):
         copies[values[i], COUNT] += 1
     begin = gap_count = 0
@@ -47,7 +55,7 @@ def arrive(
         value, instant = values[i], times[i]
         place = copies[value, START]
         if place < 0:
-            # START is where the next row goes: in the end, where the rows of the value end.
+            # START is the place of the next row, and finally the end of the value's rows.
             place = begin
             begin += copies[value, COUNT]
             previous[i] = copies[value, NEWEST]
@@ -63,7 +71,7 @@ def arrive(
 
 @compiled_loop
 def settle(values: Ints, grouped: Ints, copies: Matrix) -> None:
-    """The newest copies are those of this step from now on, in which no value has rows any more."""
+    """Ends a step: sets the newest copies, and resets the rows of all values."""
     for i in range(len(values)):
         value = values[i]
         if copies[value, START] >= 0:
@@ -72,7 +80,7 @@ def settle(values: Ints, grouped: Ints, copies: Matrix) -> None:
 
 
 @compiled_loop
-def _roomier(results: Matrix, needed: int) -> Matrix:
+def _grown(results: Matrix, needed: int) -> Matrix:
     if needed <= results.shape[1]:
         return results
     wider = np.empty((results.shape[0], 2 * needed), np.int64)
@@ -82,7 +90,7 @@ def _roomier(results: Matrix, needed: int) -> Matrix:
 
 @compiled_loop
 def _copy_before(value: int, instant: int, copies: Matrix, grouped: Ints) -> int:
-    """The newest copy of a value before the instant."""
+    """The newest copy of a value before an instant."""
     count = copies[value, COUNT]
     if count:
         high = copies[value, START]
@@ -105,11 +113,10 @@ def _copy_before(value: int, instant: int, copies: Matrix, grouped: Ints) -> int
 
 
 @compiled_loop
-def _due(
-    range_us: int, since: int, until: int, heads: Small, values: Small, deaths: Ints, filled: Small, following: Small,
-    marks: Ints, pending: Matrix,
-) -> int:  # fmt: skip
-    """Takes the results that die before `until` out of a window's calendar, to `pending`: how many they are."""
+def _due(window: int, range_us: int, since: int, until: int, calendars: CalendarArrays, pending: Matrix) -> int:
+    """Moves the results that die before `until` from a window's calendar to `pending`. Returns their number."""
+    all_heads, values, deaths, filled, following, marks = calendars
+    heads = all_heads[window]
     day = range_us // (DAYS - 2) + 1
     first, days = since // day, DAYS
     if until - since < range_us:
@@ -145,7 +152,8 @@ def _due(
 
 @compiled_loop
 def _hand_over(range_us: int, begins: int, since: int, size: int, copies: Matrix, results: Matrix, count: int) -> int:
-    """The first step of a window: the values that are held already, by copies that it may see."""
+    """In the first step of a window, adds the values that are held already and that it may see. Returns the new
+    count of results."""
     for value in range(size):
         newest = copies[value, NEWEST]
         if newest != NEVER and newest >= begins and newest + range_us > since:
@@ -155,10 +163,10 @@ def _hand_over(range_us: int, begins: int, since: int, size: int, copies: Matrix
 
 
 @compiled_loop
-def _come(
+def _enter(
     range_us: int, begins: int, rows: Ints, values: Ints, times: Ints, previous: Ints, results: Matrix, count: int
 ) -> int:
-    """Those of the rows that bring their value into the window."""
+    """Adds results for the rows that bring their value into the window. Returns the new count of results."""
     for k in range(len(rows)):
         i = rows[k]
         instant = times[i]
@@ -172,7 +180,7 @@ def _come(
 def _succeed(
     pending: Matrix, waiting: int, range_us: int, until: int, copies: Matrix, grouped: Ints, results: Matrix, count: int
 ) -> tuple[Matrix, int]:
-    """The results that take over from those pending, as long as these die before `until`."""
+    """Adds the results that succeed pending ones, as long as these die before `until`."""
     for i in range(waiting):
         value, death = pending[VALUE, i], pending[DEATH, i]
         while death < until:
@@ -180,7 +188,7 @@ def _succeed(
             if copy + range_us <= death:
                 break
             if count == results.shape[1]:
-                results = _roomier(results, count + 1)
+                results = _grown(results, count + 1)
             results[VALUE, count], results[BIRTH, count] = value, death
             death = copy + range_us
             results[DEATH, count] = death
@@ -189,8 +197,8 @@ def _succeed(
 
 
 @compiled_loop
-def _fewer(gaps: Ints, range_us: int, times: Ints, previous: Ints) -> Ints:
-    """The rows that come so long after the copy before them that this is a gap for the window."""
+def _gaps_for(gaps: Ints, range_us: int, times: Ints, previous: Ints) -> Ints:
+    """Keeps the rows that come at least the window's range after the copy before them."""
     left = 0
     for j in range(len(gaps)):
         i = gaps[j]
@@ -219,7 +227,7 @@ def _sort_bucket(results: Matrix, begin: int, end: int) -> None:
 
 @compiled_loop
 def _in_order(results: Matrix, start: int, end: int) -> None:
-    """Sorts a window's results by birth: into as many buckets as there are results, each of which is sorted then."""
+    """Sorts a window's results by birth: distributes them into about as many buckets, and sorts each bucket."""
     count, low, high, ascending = end - start, results[BIRTH, start], results[BIRTH, start], True
     for i in range(start + 1, end):
         birth = results[BIRTH, i]
@@ -252,8 +260,8 @@ def _in_order(results: Matrix, start: int, end: int) -> None:
 
 @compiled_loop
 def _ties_in_order(results: Matrix, start: int, end: int) -> None:
-    """Results that are born at once are sorted by value: their order follows neither from the steps in which rows were
-    taken nor from how entries lie in blocks, which changes with a snapshot."""
+    """Sorts results with equal births by value, so that their order depends neither on how time is divided into steps
+    nor on the places of entries in blocks, which change with a snapshot."""
     begin = start
     for i in range(start + 1, end + 1):
         if i < end and results[BIRTH, i] == results[BIRTH, begin]:
@@ -269,12 +277,13 @@ def _ties_in_order(results: Matrix, start: int, end: int) -> None:
 
 @compiled_loop
 def show(
-    order: Ints, ranges: Ints, begins: Ints, fresh: NDArray[np.bool_], since: int, until: int, size: int, values: Ints,
-    times: Ints, previous: Ints, gaps: Ints, grouped: Ints, copies: Matrix, heads: Small, entry_values: Small,
-    deaths: Ints, filled: Small, following: Small, marks: Ints, ends: Ints,
+    windows: WindowArrays, since: int, until: int, size: int, new: RowArrays, gaps: Ints, copies: Matrix,
+    calendars: CalendarArrays, ends: Ints,
 ) -> Matrix:  # fmt: skip
-    """The results of a step, of one window after the other in the given order, which is that of their ranges; within
-    one by birth. `ends`: where those of each window end. `gaps` is used up."""
+    """The results of a step, window by window in order of range, within a window by birth. `ends` gets the end of each
+    window's results. `gaps` is overwritten."""
+    order, ranges, begins, fresh = windows
+    values, times, previous, grouped = new
     results = np.empty((3, len(gaps) + 64), np.int64)
     pending = np.empty((3, size + len(values)), np.int64)
     everything = np.empty(0, np.int64)
@@ -282,22 +291,20 @@ def show(
     for k in range(len(order)):
         window, start = order[k], count
         range_us, begin = ranges[window], begins[window]
-        waiting = _due(
-            range_us, since, until, heads[window], entry_values, deaths, filled, following, marks, pending
-        )  # fmt: skip
-        # What does not bring its value into this window does not into a greater one either.
-        gaps = _fewer(gaps, range_us, times, previous)
+        waiting = _due(window, range_us, since, until, calendars, pending)
+        # A row that does not bring its value into this window does not bring it into a longer one either.
+        gaps = _gaps_for(gaps, range_us, times, previous)
         rows = gaps
         if begin != NEVER and begin + range_us > since:
-            # As long as copies that it has not seen may be near, any row may be the first of its value for the window.
+            # While there may be recent copies that the window has not seen, any row may be its first of a value.
             if not len(everything):
                 everything = np.arange(len(values))
             rows = everything
         hands_over = fresh[window] and begin < since
-        results = _roomier(results, count + len(rows) + (size if hands_over else 0))
+        results = _grown(results, count + len(rows) + (size if hands_over else 0))
         if hands_over:
             count = _hand_over(range_us, begin, since, size, copies, results, count)
-        count = _come(range_us, begin, rows, values, times, previous, results, count)
+        count = _enter(range_us, begin, rows, values, times, previous, results, count)
         for i in range(start, count):
             if results[DEATH, i] < until:
                 pending[VALUE, waiting], pending[DEATH, waiting] = results[VALUE, i], results[DEATH, i]
@@ -312,11 +319,11 @@ def show(
 
 @compiled_loop
 def schedule(
-    window: int, range_us: int, until: int, begin: int, new_values: Ints, new_deaths: Ints, heads: Small,
-    values: Small, deaths: Ints, filled: Small, following: Small, marks: Ints,
-) -> int:  # fmt: skip
-    """Files the results of a window that die at `until` or later, from the one at `begin` on; stops where there is no
-    free block, and says at which one."""
+    window: int, range_us: int, until: int, begin: int, new_values: Ints, new_deaths: Ints, calendars: CalendarArrays
+) -> int:
+    """Files the results of a window that die at `until` or later, from the one at `begin` on. Stops if there is no free
+    block, and returns the place where it stopped."""
+    heads, values, deaths, filled, following, marks = calendars
     day = range_us // (DAYS - 2) + 1
     for i in range(begin, len(new_values)):
         if new_deaths[i] < until:
@@ -338,11 +345,12 @@ def schedule(
 
 
 @compiled_loop
-def held(heads: Small, values: Small, deaths: Ints, filled: Small, following: Small, out: Matrix) -> int:
-    """The values and deaths in a window's calendar, into the rows VALUE and DEATH of `out`: how many they are."""
+def held(window: int, calendars: CalendarArrays, out: Matrix) -> int:
+    """Copies the values and deaths in a window's calendar to rows VALUE and DEATH of `out`. Returns their number."""
+    heads, values, deaths, filled, following, _ = calendars
     count = 0
     for place in range(DAYS):
-        block = heads[place]
+        block = heads[window, place]
         while block >= 0:
             for entry in range(BLOCK * block, BLOCK * block + filled[block]):
                 out[VALUE, count], out[DEATH, count] = values[entry], deaths[entry]
@@ -352,8 +360,9 @@ def held(heads: Small, values: Small, deaths: Ints, filled: Small, following: Sm
 
 
 @compiled_loop
-def rename(renamed: Ints, heads: Small, values: Small, filled: Small, following: Small) -> None:
-    """Gives the values in all calendars other numbers."""
+def rename(renamed: Ints, calendars: CalendarArrays) -> None:
+    """Renumbers the values in all calendars."""
+    heads, values, _, filled, following, _ = calendars
     for window in range(heads.shape[0]):
         for place in range(DAYS):
             block = heads[window, place]

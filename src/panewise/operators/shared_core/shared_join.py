@@ -1,18 +1,18 @@
-"""One join for many windows: rows probe once, over the longest windows, and a result tells when it leaves any other.
+"""One join for many windows: rows probe once, over the longest windows, and results are narrowed to shorter ones.
 
-The parts of a result have the instants t_1, t_2, ...; it is there from the latest of them until the earliest of
-`t_i + range_i`. A query with shorter ranges therefore has the results whose parts lie close enough together, with
-earlier deaths, and all that it needs are those instants, which are columns of the result. Nothing is probed twice.
+The rows of a result have the instants t_1, t_2, ...; it lives from the latest of them to the earliest `t_i + range_i`.
+A query with shorter ranges has those results whose rows lie close enough together, with earlier deaths. To find them it
+needs only the instants, which are columns of the result. Nothing is probed twice.
 
     ranges (60 s, 60 s)   all results -> births, deaths
       ranges (30 s, 40 s)   of these, the ones with min(t_1 + 30 s, t_2 + 40 s) > birth ...
-        ranges (10 s, 10 s)   ... and of these again: each from the closest that holds all it needs
+        ranges (10 s, 10 s)   ... and of these again: each is narrowed from the closest wider ranges
 
-A longer range than all before holds for the rows that come from then on; the query that brought it shows nothing until
-its windows are whole, so that it needs no others. When the longest windows go, rows that have come keep their time.
+A new longest range holds for rows that come later. That suffices: its query shows nothing until its windows hold only
+such rows. When the longest windows are removed, rows that have come keep their lifetimes.
 
-A row costs one probe, a result one comparison for every chain of ranges and its columns for every query that has it.
-Patroumpas and Sellis 2011, section 4.
+A row costs one probe. A result costs a comparison for each set of ranges that it reaches, and its columns for each
+query that has it. Patroumpas and Sellis 2011, section 4.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Ranges = tuple[int, ...]
 
 @dataclass(frozen=True)
 class JoinStep:
-    """The results of a step over the widest windows, and, where they are needed, the instants of their parts."""
+    """The results of a step over the widest windows, and the instants of their rows by input, if they are needed."""
 
     results: Delta
     times: list[Ints]
-    ranges: Ranges | None  # those of all rows, where they have the same
+    ranges: Ranges | None  # the ranges that all rows have; None if these differ
 
 
 class SharedJoin:
     """A join of streams over windows of time; `timestamps[i]` is the column with the event time of input i.
 
-    Where `internal[i]`, results stay when their row of input i goes.
+    `internal[i]`: results outlive their row of input i.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class SharedJoin:
         internal: Sequence[bool],
         orders: Orders,
     ) -> None:
-        self._join = OrderedJoin(schemas, condition, orders, internal=internal if any(internal) else None)
-        self._join.names = tuple(labels)
-        self._same = True  # all rows had the same ranges
+        some_internal = internal if any(internal) else None
+        self._join = OrderedJoin(schemas, condition, orders, internal=some_internal, names=labels)
+        self._same = True  # whether all rows so far had the same ranges
         self._timed = True
         self._schemas = list(schemas)
         self._timestamps = list(timestamps)
         self.ranges: list[int] = [0] * len(schemas)
-        self._latest: list[int] = [-FOREVER] * len(schemas)  # deaths that were given
+        self._latest: list[int] = [-FOREVER] * len(schemas)  # the latest death given to a row, by input
         self._next = [0] * len(schemas)
 
     @property
@@ -79,17 +79,17 @@ class SharedJoin:
         return self._join.bytes_held
 
     def fit(self, all_ranges: Collection[Ranges]) -> None:
-        """Rows from now on stay as long as the longest windows; at least as long as those before them."""
+        """Rows from now on live as long as the longest windows, but never less long than earlier rows."""
         widest = [max(own) for own in zip(*all_ranges, strict=True)] if all_ranges else self.ranges
         self._same = self._same and (widest == self.ranges or not any(self._next))
         self.ranges = widest
 
     def process(self, rows: Sequence[Rows], since: int, until: int) -> JoinStep:
-        """The results of the widest windows."""
+        """The results over the widest windows."""
         return self._step(self._join.process([self._born(i, part) for i, part in enumerate(rows)], since, until))
 
     def in_parts(self, rows: Sequence[Rows], since: int, until: int) -> Iterator[JoinStep]:
-        """The same in parts of bounded size (`WindowJoin.in_parts`)."""
+        """Like `process`, in parts of bounded size (`WindowJoin.in_parts`)."""
         born = [self._born(i, part) for i, part in enumerate(rows)]
         return map(self._step, self._join.in_parts(born, since, until))
 
@@ -98,7 +98,8 @@ class SharedJoin:
         return JoinStep(delta, times, tuple(self.ranges) if self._same else None)
 
     def show(self, columns: Collection[str], all_ranges: Collection[Ranges], timed: bool) -> None:
-        """Which columns results need and for which ranges; `timed`: also the instants of their parts, at any rate."""
+        """Sets the columns that results need, and for which ranges. `timed`: the instants of their rows are needed in
+        any case."""
         self._timed = timed or not self._same or set(all_ranges) != {tuple(self.ranges)}
         self._join.show({*columns, *(self._timestamps if self._timed else ())})
 
@@ -107,7 +108,7 @@ class SharedJoin:
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(rows.batch.columns, schema, strict=True)]
         sequences = np.arange(self._next[i], self._next[i] + len(rows), dtype=np.int64)
         self._next[i] += len(rows)
-        deaths = np.maximum(rows.times + self.ranges[i], self._latest[i])  # they ascend, also after a wider window
+        deaths = np.maximum(rows.times + self.ranges[i], self._latest[i])  # They ascend even if the ranges shrink.
         if len(deaths):
             self._latest[i] = int(deaths[-1])
         return Delta(pa.RecordBatch.from_arrays(columns, schema=schema), sequences, rows.times, deaths)
@@ -129,15 +130,18 @@ class SharedJoin:
 
 @dataclass(frozen=True)
 class Narrowed:
-    """The results that some ranges have: their places in the step, until when all their parts are there, and they."""
+    """The results of one set of ranges: their places in the step, when their first row expires, and their deaths.
+
+    Deaths are later than `until` if a row of an internal window expires first.
+    """
 
     places: Ints | None  # None: all of them
-    until: Ints | None  # None: not known, because nobody needs it
+    until: Ints | None  # None: not computed, because no query needs it
     deaths: Ints
 
 
 class Narrowing:
-    """Which results which ranges have; every set of ranges is narrowed from the closest wider one."""
+    """Finds the results of each set of ranges, from those of the closest wider set."""
 
     def __init__(self, all_ranges: Sequence[Ranges], internal: Sequence[bool]) -> None:
         ordered = sorted(set(all_ranges), key=lambda ranges: (-sum(ranges), ranges))
@@ -168,7 +172,7 @@ class Narrowing:
 
 
 def _earliest(times: list[Ints], ranges: Ranges, inputs: Sequence[int]) -> Ints:
-    """When the first of a result's parts leaves, of these inputs."""
+    """When the first of each result's rows of these inputs expires."""
     if not inputs:
         return np.full(len(times[0]), FOREVER, np.int64)
     first = times[inputs[0]] + ranges[inputs[0]]
@@ -178,7 +182,7 @@ def _earliest(times: list[Ints], ranges: Ranges, inputs: Sequence[int]) -> Ints:
 
 
 def narrowed_delta(results: Delta, narrowed: Narrowed, begins: int, columns: list[str]) -> Delta:
-    """The results, with these columns, of a query that accounts for the instants from `begins` on."""
+    """The results of a query that shows the instants from `begins` on, with these columns."""
     chosen = results.with_batch(results.batch.select(columns))
     if narrowed.places is not None:
         chosen = chosen.take(narrowed.places)

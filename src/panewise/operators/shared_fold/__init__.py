@@ -1,4 +1,8 @@
-"""Rows folded once for several families that differ in WHERE or GROUP BY."""
+"""Folding rows once for several families that differ in WHERE or GROUP BY.
+
+`shared_fold.py` folds them, by the classes of rows that `selection_classes.py` finds. `fold_prices.py` decides for
+which families this is cheaper than folding for themselves.
+"""
 
 from typing import TYPE_CHECKING
 

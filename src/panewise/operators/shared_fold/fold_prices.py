@@ -1,7 +1,7 @@
-"""What folding costs, for whom it pays to have rows folded by others, and for how long who did not gain rests.
+"""The cost of folding rows, alone or shared, and the pauses of families that did not gain from sharing.
 
-Prices are nanoseconds, as measured. They decide who folds, not what comes out. What both ways have in common is left
-out of them.
+Prices are measured, in nanoseconds. They decide who folds, and never affect results. Costs that occur both ways are
+left out.
 """
 
 from __future__ import annotations
@@ -13,39 +13,41 @@ from panewise.operators.family.family import Family
 from panewise.operators.shared_fold.selection_classes import SelectionClasses
 from panewise.schema import STRING
 
-REST_FIRST, REST_MAX = 16, 4096  # batches until what did not pay is tried again
-WHERE_NS, STRING_NS = 2.0, 8.0  # a clause, a row, by each column that it reads
-TAKE_NS = 8.0  # a row that a clause has kept
-SLOT_NS = (6.0, 8.0, 20.0)  # a row's slot, by no key, one or several
-STATE_NS = 3.0  # a row, a state
-MERGE_NS, MERGE_STATE_NS = 60.0, 20.0  # a partial, and each of its states
+REST_FIRST, REST_MAX = 16, 4096  # batches until sharing is tried again after a loss
+WHERE_NS, STRING_NS = 2.0, 8.0  # evaluating a clause, per row and column that it reads
+TAKE_NS = 8.0  # copying a row that a clause keeps
+SLOT_NS = (6.0, 8.0, 20.0)  # finding the slot of a row: without keys, with one key, with several
+STATE_NS = 3.0  # folding, per row and state
+MERGE_NS, MERGE_STATE_NS = 60.0, 20.0  # merging, per partial, and per state of a partial
 
 
 def fold_ns(family: Family) -> float:
-    """What a row costs that a family folds."""
+    """The cost of folding a row into a family."""
     return SLOT_NS[min(len(family.keys), 2)] + STATE_NS * len(family.states)
 
 
 def where_ns(where: Expression) -> float:
-    """What it costs to judge a row."""
+    """The cost of evaluating a clause for a row."""
     return sum(STRING_NS if column.type == STRING else WHERE_NS for column in where.columns())
 
 
 def class_ns(classes: SelectionClasses) -> float:
-    """What it costs to find a row's class: nothing that counts, unless all clauses judge it."""
+    """The cost of finding the class of a row; negligible if classes are found by value."""
     if classes.by_value:
         return 0.0
     return TAKE_NS + sum(WHERE_NS + where_ns(clause) for clause in classes.clauses)
 
 
 def merge_ns(family: Family) -> float:
-    """What a partial costs that a family merges."""
+    """The cost of merging a partial into a family."""
     return MERGE_NS + MERGE_STATE_NS * len(family.states)
 
 
 def alone_ns(family: Family, rows: int, kept: int, classes: SelectionClasses | None) -> float:
-    """What a family pays that folds its rows itself; `kept` of them by its WHERE, if it has one. `classes`: those that
-    know the clause, by which it is judged at no price where they go by values."""
+    """The cost for a family of folding rows itself, if its WHERE keeps `kept` of them.
+
+    `classes` contain its WHERE. If they find classes by value, evaluating the clause costs nothing.
+    """
     price = kept * fold_ns(family)
     if family.where is None:
         return price
@@ -55,10 +57,10 @@ def alone_ns(family: Family, rows: int, kept: int, classes: SelectionClasses | N
 
 @dataclass
 class Rest:
-    """Who did not gain rests for some batches, and four times as long each time until it gains."""
+    """The pause of a family that did not gain from sharing; each pause is four times as long, until it gains."""
 
-    until: int = 0  # the batch
-    batches: int = REST_FIRST
+    until: int = 0  # the first batch after the pause
+    batches: int = REST_FIRST  # the length of the next pause
 
     def begin(self, batch: int) -> None:
         self.until, self.batches = batch + self.batches, min(4 * self.batches, REST_MAX)

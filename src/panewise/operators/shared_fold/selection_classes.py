@@ -1,14 +1,14 @@
-"""Classes of rows: which of several WHERE clauses keep a row, as one small number a row.
+"""Classes of rows: which of several WHERE clauses keep a row, as one small number per row.
 
-Rows that the same clauses keep are one class. Where the clauses read few distinct values (`station = 'x'` for a
-thousand stations) each distinct value is judged once, by the very expressions, and a row costs one look-up however many
-clauses there are. Else every clause is evaluated for all rows, and their answers are the bits of a map:
+Rows that the same clauses keep are one class. If the clauses read few distinct values (`station = 'x'` for a thousand
+stations), the clauses are evaluated once per distinct value, and a row costs one lookup, however many clauses there
+are. Otherwise every clause is evaluated for all rows, and the answers are the bits of a key:
 
-    few values      row -> value's number -> class
-    many values     row -> bit per clause -> class
+    few values      row -> number of its value -> class
+    many values     row -> one bit per clause  -> class
 
-A clause that keeps exactly what some others keep together (`optimize.sharing.covers`) is not evaluated at all: its bit
-is theirs. Classes stay what they are as long as the object lives; new ones are added as rows bring them.
+If a clause keeps exactly the rows that some others keep together (`optimize.sharing.covers`), it is not evaluated: its
+bit is the union of theirs. Classes never change during the life of the object; new ones are added as rows need them.
 
 >>> from panewise.language.expressions import ColumnRef, Literal
 >>> from panewise.language.functions import resolve
@@ -40,15 +40,15 @@ from panewise.schema import BIGINT, DOUBLE
 from panewise.state.group_table import GroupTable
 
 Mask = NDArray[np.bool_]
-VALUES_MAX = 4096  # distinct values; past them rows are judged one by one
-SAMPLE = 4096  # rows, of which at most a quarter may bring new values
-FEW_CLASSES = 4  # of a clause, whose rows are put together class by class; more are found by a mask
-BITS = 62  # clauses a word of the map; one word then never is negative
+VALUES_MAX = 4096  # with more distinct values, clauses are evaluated for all rows
+SAMPLE = 4096  # first rows, which may have at most a quarter as many distinct values
+FEW_CLASSES = 4  # up to this many classes of a clause, rows are collected class by class; otherwise by a mask
+BITS = 62  # clauses per word of a key, so that no word is negative
 _ANY_UNION = Algebra(Kind.DISTRIBUTIVE, selective=True)  # a row that two clauses keep is kept once
 
 
 class SelectionClasses:
-    """Clauses that read the same columns, best; clauses of other columns have classes of their own."""
+    """The classes for some clauses, which should read the same columns."""
 
     def __init__(self, clauses: Sequence[Expression]) -> None:
         self.clauses = list(dict.fromkeys(clauses))
@@ -56,9 +56,9 @@ class SelectionClasses:
         columns = {column.name: column for clause in self.clauses for column in clause.columns()}
         self._columns: list[ColumnRef] = list(columns.values())
         self._evaluators = [compiled(clause) for clause in self.clauses]
-        self._kept: Mask = np.zeros((len(self.clauses), 0), np.bool_)  # by clause and class
-        self._numbers: dict[bytes, int] = {}  # classes by what they are kept by
-        # Floating numbers are grouped as SQL compares them, which is coarser than what a clause may ask of them.
+        self._kept: Mask = np.zeros((len(self.clauses), 0), np.bool_)  # whether a clause keeps a class
+        self._numbers: dict[bytes, int] = {}  # classes by the clauses that keep them
+        # Doubles are grouped as SQL compares them, but a clause may distinguish doubles that are equal in SQL.
         by_value = bool(self._columns) and all(column.type != DOUBLE for column in self._columns)
         self._values: GroupTable | None = GroupTable(tuple(c.type for c in self._columns)) if by_value else None
         self._class_of_value: Ints = np.empty(0, np.int64)
@@ -67,22 +67,22 @@ class SelectionClasses:
         self._sources: list[tuple[Evaluator | None, tuple[int, ...]]] = []
 
     def kept_by(self, clause: Expression) -> Mask:
-        """By class, whether the clause keeps its rows."""
+        """For each class, whether the clause keeps its rows."""
         result: Mask = self._kept[self._places[clause]]
         return result
 
     @property
     def by_value(self) -> bool:
-        """Whether each distinct value is judged once, as far as is known."""
+        """Whether clauses are evaluated once per distinct value; it becomes False when there are too many values."""
         return self._values is not None
 
     @property
     def count(self) -> int:
-        """How many classes there are so far."""
+        """The number of classes so far."""
         return len(self._numbers)
 
     def of(self, batch: pa.RecordBatch, masks: Mapping[Expression, Mask]) -> Ints:
-        """The class of every row; `masks` are the answers of clauses that somebody has evaluated already."""
+        """The class of every row; `masks` has the answers of clauses that are known already."""
         if self._values is not None and not masks:
             found = self._by_value(batch)
             if found is not None:
@@ -105,7 +105,7 @@ class SelectionClasses:
         return None
 
     def _judge(self, known: int) -> None:
-        """The classes of values that have come."""
+        """Finds the classes of values from number `known` on."""
         assert self._values is not None
         if known == len(self._values):
             return
@@ -128,7 +128,7 @@ class SelectionClasses:
         return result
 
     def _evaluated(self, batch: pa.RecordBatch, masks: Mapping[Expression, Mask]) -> list[Mask]:
-        """What each clause says of every row; covers give what need not be evaluated."""
+        """The answer of each clause for every row; answers of covered clauses are derived from others."""
         if not self._sources:
             plan = plan_selections([analysed(clause) for clause in self.clauses], _ANY_UNION)
             self._sources = [
@@ -145,13 +145,13 @@ class SelectionClasses:
                 mask = np.zeros(batch.num_rows, np.bool_)
                 for part in parts:
                     own = found[part]
-                    assert own is not None, "a cover is of clauses that are evaluated"
+                    assert own is not None, "covers consist of evaluated clauses"
                     mask |= own
             result.append(mask)
         return result
 
     def _classes(self, kept: Mask) -> Ints:
-        """The class of each column of the mask."""
+        """The class of each column of the mask, which has a row per clause; adds classes."""
         packed = np.packbits(kept, axis=0)
         numbers = np.empty(kept.shape[1], np.int64)
         fresh = []
@@ -167,7 +167,7 @@ class SelectionClasses:
 
 
 class ChosenRows:
-    """Which rows of one batch each clause keeps; what several clauses need is worked out once, when it is asked for."""
+    """The rows of one batch that each clause keeps, computed on request; what several clauses need is computed once."""
 
     def __init__(
         self, batch: pa.RecordBatch, classes: Sequence[SelectionClasses], masks: dict[Expression, Mask]
@@ -204,7 +204,7 @@ class ChosenRows:
         return positions
 
     def _order(self, found: SelectionClasses, numbers: Ints) -> tuple[Ints, Ints]:
-        """Positions class by class, and where each class begins: one sort serves all clauses."""
+        """Positions of rows, class by class, and where each class begins; one sort serves all clauses."""
         if id(found) not in self._orders:
             counts = np.bincount(numbers, minlength=found.count)
             narrow = numbers.astype(np.uint16) if found.count < 1 << 16 else numbers  # sorted by digits then

@@ -1,22 +1,21 @@
-"""Rows folded once for several families: queries that differ in WHERE, or group by some of the keys of others.
+"""Folding rows once for several families, which differ in WHERE, or group by some of the keys of others.
 
-Families over one stream that keep their states by slices of time are *guests* of a common *host*, a family that only
-folds. It groups by all that any guest tells apart: the guests' keys, and the class of the row, which says whose WHERE
-keeps it (`selection_classes.py`). Its slices are cut at every guest's edges. After each batch its partials, of which
-there are far fewer than rows, are handed to the guests, which merge those of their classes and forget the keys that
-they do not group by; the host keeps nothing. Of batches that belong together the partials are handed over after the
-last.
+Families over one stream that keep their states by slices of time are *guests* of a common *host*: a family that only
+folds. The host groups by the keys of all guests, and by the class of the row, which says whose WHERE keeps the row
+(`selection_classes.py`). Its slices are cut at the edges of every guest. After each batch, the host's partials, far
+fewer than rows, are given to the guests. A guest merges the partials of its classes by its own keys. The host keeps
+nothing. If several batches belong together, partials are given to the guests after the last one.
 
     rows -> classes -> group ids -> slots -> fold                  | once for all guests
-    partials of the guest's classes -> its groups -> its slices    | per guest, in proportion to its partials
+    partials of the guest's classes -> its groups -> its slices    | for each guest, proportional to its partials
 
-Invariant: each guest is as if it had folded the rows that its WHERE keeps itself, because its states combine in any
-order and a slice of the host lies within one slice of each guest. States for which that is not so (user-defined ones,
-values of no fixed size) are folded by their family.
+Invariant: each guest has the same state as if it had folded the rows that its WHERE keeps. The reason is that its
+states combine in any order, and that a slice of the host lies within one slice of each guest. A family with other
+states (user-defined states, or states without a fixed size) folds its rows itself.
 
-Cost decides, anew for each batch: a guest for which merging partials was dearer than folding its rows folds for itself
-for a while, and so do all where what they save is less than what the host costs. Golab 2006, section 8.3; the roll-up
-of groupings is the rule that it leaves to others.
+The cost is compared after each batch. A guest for which merging partials was more expensive than folding its rows folds
+for itself for some batches. All guests do so if they save less than the host costs. Golab 2006, section 8.3; the
+roll-up of groupings is not described there.
 """
 
 from __future__ import annotations
@@ -46,30 +45,31 @@ from panewise.optimize.sharing.selections.roll_up import combines, key_name
 from panewise.plan.aggregation import ROW_COUNT, StateKey
 from panewise.schema import BIGINT
 
-ROWS_LEAST = 4096  # of a batch; fewer are not worth a second table of groups
-MARGIN = 1.25  # by which a host must be cheaper than it seems
-TRIAL_ROWS = 8192  # with which a host is tried before it gets all
-BATCH_NS, GUEST_NS = 120_000.0, 200_000.0  # a batch that a family folds for itself; a guest, each time
-_CLASS = "\0class_{}"  # a column that no statement can name
+ROWS_LEAST = 4096  # rows in a batch; fewer are not worth a second table of groups
+MARGIN = 1.25  # safety factor on the cost of a host
+TRIAL_ROWS = 8192  # rows with which an untried host is tested before it gets the rest
+# Fixed costs: of a batch that a family folds itself, and of giving partials to a guest.
+BATCH_NS, GUEST_NS = 120_000.0, 200_000.0
+_CLASS = "\0class_{}"  # a column name that no statement can use
 
 
 class SharedFold:
-    """Folds the rows of one stream for its families. It knows no family that was not there at the last batch."""
+    """Folds the rows of one stream for its families. It keeps only families that were there at the last batch."""
 
     def __init__(self) -> None:
         self._known: list[Family] = []
-        self._changes: list[int] = []  # of each of them, when classes and hosts were made
+        self._changes: list[int] = []  # `changes` of each known family, when classes and hosts were made
         self._classes: list[SelectionClasses] = []
         self._hosts: list[Host] = []
-        self._settled = True  # Whether batches that belong together begin with the next one.
-        self._apart = True  # Whether each family has folded those that came last for itself.
-        # Told of the families that an error has torn, while the others go on; None: it is raised.
+        self._settled = True  # whether no batch came since the last `settle`
+        self._apart = True  # whether each family folded the last batches for itself
+        # Called with the families that an error has left inconsistent; the others continue. None: the error is raised.
         self.torn: Callable[[Sequence[Family], Exception], None] | None = None
 
     def fold(self, rows: Rows, families: list[Family], masks: Mapping[Expression, Mask] | None = None) -> None:
-        """Rows enter all families, some of them at the next `settle`, which must follow before anybody asks a family.
+        """Folds rows into all families, into some of them at the next `settle`. Before that, no family may be read.
 
-        `masks` says of some WHERE clauses which rows they keep.
+        `masks` has the rows that some WHERE clauses keep, as far as they are known.
         """
         if not len(rows):
             return
@@ -105,7 +105,7 @@ class SharedFold:
                 self._done([family], partial(_fold_family, family, rows, chosen))
 
     def settle(self) -> None:
-        """All families have all rows that were folded."""
+        """Gives all families the rows that were folded so far."""
         self._settle()
         self._settled = True
 
@@ -115,7 +115,7 @@ class SharedFold:
                 self._forget(host)
 
     def _done(self, families: Sequence[Family], work: Callable[[], None]) -> bool:
-        """Whether work on families is done; otherwise they are torn."""
+        """Does work on families; returns False, and reports them to `torn`, if it failed."""
         try:
             work()
         except Exception as problem:
@@ -127,22 +127,22 @@ class SharedFold:
         return True
 
     def _forget(self, host: Host) -> None:
-        """All its guests are torn."""
+        """Removes a host whose guests have all become inconsistent."""
         self._hosts.remove(host)
         self._known = []
 
     def _forget_all(self) -> None:
-        """No host goes before its guests have got what it folded for them."""
+        """Removes all hosts, after their guests have received what was folded for them."""
         self._settle()
         self._known, self._changes, self._classes, self._hosts = [], [], [], []
 
     def leave(self, family: Family) -> None:
-        """A family takes no rows any more. While hosts hold rows, it goes with the next batch."""
+        """A family takes no more rows. If hosts hold rows, it is removed with the next batch."""
         if family in self._known and not any(host.holds_rows for host in self._hosts):
             self._forget_all()
 
     def _follow(self, families: list[Family]) -> None:
-        """Families have come, gone or changed: so do classes and hosts."""
+        """Makes new classes and hosts if families were added, removed or changed."""
         changes = [family.changes for family in families]
         if families == self._known and changes == self._changes:
             return
@@ -157,7 +157,7 @@ class SharedFold:
         self._hosts = [Host(guests, self._classes) for guests in clusters(families) if len(guests) > 1]
 
     def folded_with(self, family: Family) -> FoldedWith | None:
-        """With whom the family's last rows were folded, for what people are told; None where for itself."""
+        """The families with which the last rows of a family were folded, for reports; None if it folded for itself."""
         hosts = [] if self._apart else self._hosts
         return next((host.shared_by(family) for host in hosts if family in host.active), None)
 
@@ -179,9 +179,9 @@ def may_share(family: Family) -> bool:
 
 
 def clusters(families: Sequence[Family]) -> list[list[Family]]:
-    """Families that one host may serve: each with another one that groups by all its keys and perhaps more.
+    """Clusters of families that one host can serve: one family groups by all keys of the others in its cluster.
 
-    A family with several such others goes to the one with the fewest keys, which has the fewest groups.
+    A family that fits into several clusters goes to the one with the fewest keys, which has the fewest groups.
     """
     sharing = sorted((family for family in families if may_share(family)), key=lambda family: -len(family.keys))
     found: list[tuple[frozenset[str], list[Family]]] = []
@@ -197,19 +197,19 @@ def clusters(families: Sequence[Family]) -> list[list[Family]]:
 
 @dataclass
 class Guest:
-    """A family, what it takes of the host's partials, and when it rests from that: then it folds for itself."""
+    """A family, the part of the host's partials that it merges, and its pause, during which it folds for itself."""
 
     family: Family
-    places: list[int]  # of its keys among the host's
-    classes: int | None  # the number of the classes that know its WHERE
-    columns: list[str]  # of partials: those of its states
+    places: list[int]  # the positions of its keys among the host's keys
+    classes: int | None  # the number of the SelectionClasses with its WHERE
+    columns: list[str]  # the columns of partials with its states
     rest: Rest = field(default_factory=Rest)
-    partials: int = 0  # at the last settling
-    rows: int = 0
+    partials: int = 0  # merged at the last `settle`
+    rows: int = 0  # in these partials
 
 
 class Host:
-    """A family that folds for its guests. Nothing is in it once it is settled."""
+    """A family that folds for its guests. After `settle` it holds nothing."""
 
     def __init__(self, families: list[Family], classes: list[SelectionClasses]) -> None:
         keys = {key_name(key): key for family in families for key in family.keys}
@@ -224,11 +224,11 @@ class Host:
         names = list(keys)
         self._guests = [self._guest(family, names) for family in families]
         self._batch = 0
-        self._served: list[Guest] = []  # the guests of what it holds
-        self._batches = self._rows = self._folded = 0  # since they got something last
+        self._served: list[Guest] = []  # the guests for which it folds the current batches
+        self._batches = self._rows = self._folded = 0  # since the last `settle`
         self._rest = Rest()
-        self._paid = False  # when it was settled last
-        self._came = 1  # rows that were settled last
+        self._paid = False  # whether it saved costs at the last `settle`
+        self._came = 1  # rows at the last `settle`
 
     @property
     def guests(self) -> list[Family]:
@@ -236,12 +236,12 @@ class Host:
 
     @property
     def selection_count(self) -> int:
-        """How many WHERE clauses its guests have between them."""
+        """The number of distinct WHERE clauses of the active guests."""
         return len({family.where for family in self.active if family.where is not None})
 
     @property
     def shown(self) -> str:
-        """What one of its guests shares with the others, for people."""
+        """What a guest shares with the others, as text."""
         parts = [counted(len(self.active) - 1, "other family")]
         if self.keys:
             parts.append(f"by {', '.join(map(to_sql, self.keys))}")
@@ -250,13 +250,13 @@ class Host:
         return " ".join(parts)
 
     def shared_by(self, family: Family) -> FoldedWith:
-        """What an active guest shares, and what it merges for it."""
+        """What an active guest shares, and how many partials per row it merges."""
         guest = next(guest for guest in self._guests if guest.family is family)
         return FoldedWith(self.shown, len(self.active), tuple(self._family.states), guest.partials / self._came)
 
     @property
     def active(self) -> list[Family]:
-        """The guests that it served the last time."""
+        """The guests that merged partials at the last `settle`."""
         return [guest.family for guest in self._guests if guest.partials]
 
     def _guest(self, family: Family, names: list[str]) -> Guest:
@@ -268,7 +268,7 @@ class Host:
         return Guest(family, [names.index(key_name(key)) for key in family.keys], number, columns)
 
     def fold(self, rows: Rows, by_clause: ChosenRows) -> set[int]:
-        """Folds for those guests for which it pays; says which."""
+        """Folds rows for the guests that are not pausing; returns the ids of their families."""
         if not self._rows:
             self._batch += 1
             self._served = [guest for guest in self._guests if guest.rest.is_over(self._batch)]
@@ -291,7 +291,7 @@ class Host:
         return {id(guest.family) for guest in self._served}
 
     def settle(self) -> None:
-        """The guests get what was folded for them since the last time."""
+        """Gives the guests what was folded for them since the last call."""
         if not self._rows:
             return
         partials = self._family.take_partials()
@@ -303,12 +303,12 @@ class Host:
         self._batches = self._rows = self._folded = 0
 
     def _chosen(self, rows: Rows, found: list[Ints]) -> Rows:
-        """The rows that some guest keeps, with the columns that are folded and the classes beside them."""
+        """The rows that some guest keeps, with the columns to fold and their classes."""
         names = [name for name in rows.batch.schema.names if name in self._columns]
         columns = [rows.batch.column(name) for name in names]
         columns += [wrapped(classes) for classes in found]
         names += [_CLASS.format(number) for number in range(len(found))]
-        if not columns:  # nothing is read but that there is a row
+        if not columns:  # no column is read, but rows are counted
             columns, names = [wrapped(np.zeros(len(rows), np.int8))], ["row"]
         whole = Rows(pa.RecordBatch.from_arrays(columns, names=names), rows.times, rows.arrived, rows.ascends)
         if any(guest.classes is None for guest in self._served):
@@ -322,7 +322,7 @@ class Host:
         return whole if kept.all() else whole.take(kept)
 
     def _hand_over(self, partials: pa.RecordBatch, guest: Guest) -> None:
-        """A guest's part of the partials enters its slices."""
+        """Merges a guest's part of the partials into its slices."""
         columns = {name: partials.column(name) for name in (START, END)}
         for i, place in enumerate(guest.places):
             columns[f"key_{i}"] = partials.column(f"key_{place}")
@@ -341,7 +341,7 @@ class Host:
         guest.family.merge(part, finer=True)
 
     def _judge(self, rows: int, folded: int, guests: list[Guest]) -> None:
-        """Whom it has paid for: guests that lost rest, and all do where those that gained have not paid the host."""
+        """Compares costs: guests that lost begin a pause, and all do if the gains do not cover the cost of the host."""
         saved = -MARGIN * folded * (fold_ns(self._family) + TAKE_NS) - rows * sum(map(class_ns, self.classes))
         for guest in guests:
             gain = self._gain_of(guest, rows)
@@ -357,26 +357,26 @@ class Host:
             self._rest.begin(self._batch)
 
     def _gain_of(self, guest: Guest, rows: int) -> float:
-        """What a guest would have paid to fold for itself, less what it has paid to merge."""
+        """The cost for a guest of folding for itself, minus its cost of merging."""
         classes = None if guest.classes is None else self.classes[guest.classes]
         alone = alone_ns(guest.family, rows, guest.rows, classes)
-        # A trial, with few rows, is not judged by what calls cost.
+        # In a trial, with few rows, the fixed costs of calls are ignored.
         calls = 0.0 if rows <= TRIAL_ROWS else GUEST_NS - self._batches * BATCH_NS
         return alone - calls - guest.partials * merge_ns(guest.family)
 
     @property
     def holds_rows(self) -> bool:
-        """Whether its guests have yet to get what it folded for them."""
+        """Whether its guests have not received yet what it folded for them."""
         return self._rows > 0
 
     @property
     def untried(self) -> bool:
-        """Whether it folds again, and it is not known yet whether that pays."""
+        """Whether it folds the next batch without knowing whether that saves costs."""
         return not self._rows and self._rest.is_over(self._batch + 1) and not self._paid
 
 
 def _folding_family(keys: tuple[Expression, ...], states: list[StateKey]) -> Family:
-    """A family without members, for states that others answer from."""
+    """A family without members, which keeps states for others."""
     family = Family(keys, None, folds_only=True)
     family.keep_states(dict.fromkeys([ROW_COUNT, *states]))
     return family

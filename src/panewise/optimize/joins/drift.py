@@ -1,10 +1,9 @@
-"""Whether the orders in use are still good for what is measured now.
+"""Compares the orders in use with the best orders by current measurements.
 
-Rates, window sizes and distinct counts change while a join runs. Both papers say that the order should then be chosen
-anew, by a threshold, and leave open by which (Golab and Özsu 2003, section 5.4; Golab 2006, section 5.3). Here the
-threshold is a factor of cost: a rate that changes much without making another order better changes nothing, and orders
-that are about equally good do not alternate. Probing needs no state of its own, so that a change of order costs nothing
-but the planning.
+Rates, window sizes and distinct counts change while a join runs. Both papers say that the order should then be changed
+by a threshold, and leave the threshold open (Golab and Özsu 2003, section 5.4; Golab 2006, section 5.3). Here it is a
+factor of cost. So a change of a rate that makes no other order better has no effect, and orders of about equal cost do
+not alternate. Probing has no state, so a change of orders costs only the planning.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ FACTOR = 1.2
 
 @dataclass(frozen=True)
 class Drift:
-    """Costs per unit of time, by the measurements of now."""
+    """Costs per unit of time, by current measurements."""
 
     cost_in_use: float
     cost_of_best: float
@@ -35,7 +34,7 @@ class Drift:
         return inf if self.cost_in_use > 0 else 1.0
 
     def exceeds(self, factor: float = FACTOR) -> bool:
-        """Whether the orders in use cost more than so many times the best."""
+        """Whether the orders in use cost more than `factor` times the best ones."""
         return self.ratio > factor
 
 
@@ -48,7 +47,7 @@ def drift_of(
     lookup: float = LOOKUP,
     follow_graph: bool = True,
 ) -> Drift:
-    """Compares the orders in use with the best for these measurements.
+    """The costs of the orders in use and of the best ones by these measurements.
 
     >>> from panewise.optimize.joins.join_graph import common_attribute
     >>> small, large = JoinInput(1, 100, 100), JoinInput(1, 9000, 100)
@@ -59,7 +58,7 @@ def drift_of(
     costs = JoinCosts(inputs, edges, evaluation, lookup)
     used, best = tuple(map(tuple, in_use)), orders_by_costs(costs, follow_graph)
     cost_in_use, cost_of_best = costs.of_orders(used), costs.of_orders(best)
-    # Orders in use may be better than greedy ones, or than those that follow the graph.
+    # The orders in use may be better than greedy orders or than orders that follow the graph.
     return (
         Drift(cost_in_use, cost_of_best, best) if cost_of_best < cost_in_use else Drift(cost_in_use, cost_in_use, used)
     )

@@ -1,15 +1,15 @@
 """Orders of least cost, by exact search.
 
-What a loop costs depends on the set of inputs outside of it, not on their order (`join_graph.py`). So the cheapest way
-to have a set outside is found once for each set and extended by each input that is not in it: O(2^n * n) steps instead
-of n! orders, exact all the same. Three spaces of orders are searched so:
+The cost of a loop depends on the set of inputs in the loops around it, not on their order (`join_graph.py`). So the
+cheapest order of each set is found once, and extended by each input that is not in the set. This takes O(2^n * n) steps
+instead of n!, and is still exact. Three kinds of orders are searched:
 
-    best_order           the others, after the new row: for each origin by itself, because costs of origins add up
-                         (Golab and Özsu 2003, section 5.2)
-    best_loops           all inputs, new rows in any loop: GENERAL LAZY (section 3.3)
+    best_order           the order in which the new rows of one origin probe the other inputs. Origins are independent,
+                         because their costs add up (Golab and Özsu 2003, section 5.2)
+    best_loops           an order of all inputs, with the new rows in any loop: GENERAL LAZY (section 3.3)
     best_global_order    one order that all origins follow (section 5.1)
 
-Which of equally cheap orders is found is arbitrary, but always the same.
+Among equally cheap orders the choice is arbitrary, but always the same.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from panewise.optimize.joins.order_costs import JoinCosts, Order
 
 
 def best_order(costs: JoinCosts, origin: int, follow_graph: bool = True) -> Order:
-    """In which order a new row of this origin should probe the others.
+    """The best order in which a new row of this origin probes the other inputs.
 
-    Following the graph, an input that no predicate links with those already probed waits until no other is left: sizes
-    are estimates, and a cross product is what they must not be wrong about.
+    `follow_graph`: an input without a predicate to those already probed comes only if no other input is left. Sizes are
+    only estimates, and with a wrong one a cross product would be expensive.
     """
 
     def allowed(bound: int, place: int) -> bool:
@@ -35,7 +35,7 @@ def best_order(costs: JoinCosts, origin: int, follow_graph: bool = True) -> Orde
 
 
 def best_loops(costs: JoinCosts, origin: int) -> Order:
-    """The loops, outermost first, by which the new rows of this origin are joined at least cost."""
+    """The cheapest loops for the new rows of this origin, the outermost first."""
 
     def step(bound: int, place: int) -> float:
         return costs.of_step(origin, bound, place) if bound else 0.0
@@ -61,7 +61,7 @@ def _cheapest(
 ) -> Order:
     everything = (1 << count) - 1
     best: dict[int, tuple[float, Order]] = {start: (0.0, ())}
-    # A set is greater than all of its subsets, so that it is complete when its turn comes.
+    # As a number a set is greater than all of its subsets. So its cheapest order is known when its turn comes.
     for bound in range(start, everything):
         if bound not in best:
             continue

@@ -1,20 +1,20 @@
-"""Orders that are found without looking at all of them.
+"""Heuristics that find good orders without trying all of them.
 
 For one order that all origins follow (Golab and Özsu 2003, section 5.1; Golab 2006, section 5.3.2):
 
-    selectivity_order    begins with the two windows whose join is smallest, then takes at each step the window with
-                         which the join stays smallest; hashed windows count by bucket (section 5.3)
-    augmented_order      tries in addition to move fast streams up in that order, and windows without an index before
-                         those with one (section 5.4), and keeps the cheapest
+    selectivity_order    begins with the two windows whose join is smallest, then adds the window with which the join
+                         stays smallest; hashed windows count by bucket (section 5.3)
+    augmented_order      also tries to move fast streams forward in that order, and to put windows without an index
+                         before those with one (section 5.4); the cheapest order is the result
 
 For each origin by itself (sections 5.2 and 5.4):
 
-    greedy_order         takes at each step the window that leaves the fewest rows, or the one whose probe pays best,
-                         only windows that a predicate links with those probed before, if any; from every first probe,
+    greedy_order         adds the window that leaves the fewest rows, or the one whose probe has the best payoff;
+                         windows that a predicate links with those before come first. Every first window is tried,
                          and the cheapest order is improved by moving single inputs
 
-The papers leave ties open ("depending on the tie-breaking procedure"): all are tried. "Fast" is faster than the
-median. No more than three fast streams are moved, so that n^3 orders are tried at most.
+The papers leave ties open ("depending on the tie-breaking procedure"); here all are tried. "Fast" means faster than the
+median. At most three fast streams are moved, so that at most n^3 orders are tried.
 `papers/golab2003/heuristic_quality.py` compares all of them with the optimum. Cost: O(n^3) steps for an order, times
 n^f for the augmented one, times the rounds of improvement for the greedy one.
 """
@@ -34,7 +34,7 @@ MOVED_STREAMS_MOST = 3
 
 
 def selectivity_order(costs: JoinCosts, by_bucket: bool = True) -> Order:
-    """By ascending size of intermediate results; among ties for the first pair, and its two orders, the cheapest."""
+    """The order by ascending size of intermediate results. Among equal first pairs the cheapest order is chosen."""
     graph = costs.graph
     sizes = {
         pair: _prefix_size(graph, 1 << pair[0] | 1 << pair[1], by_bucket) for pair in combinations(range(len(graph)), 2)
@@ -48,9 +48,9 @@ def selectivity_order(costs: JoinCosts, by_bucket: bool = True) -> Order:
 
 
 def augmented_order(costs: JoinCosts) -> Order:
-    """The cheapest of the selectivity order and of those that differ from it by streams that were moved up.
+    """The cheapest of the selectivity order and of the orders in which fast streams are moved forward.
 
-    A bucket makes a probe cheaper but not its result smaller, so that sizes without regard to buckets are tried too.
+    Buckets make a probe cheaper but not its result smaller, so sizes without buckets are tried too.
     """
     hashed = {place for edge in costs.graph.edges if edge.hashed for place in (edge.left, edge.right)}
     hashed = {place for place in hashed if costs.graph.inputs[place].buckets != 1}
@@ -80,7 +80,7 @@ def _with_fast_streams_moved_up(graph: JoinGraph, order: Order) -> Iterable[Orde
 
 
 def _prefix_size(graph: JoinGraph, mask: int, by_bucket: bool) -> float:
-    """The size of a join of windows; by bucket, as if each window were no more than the bucket that is looked at."""
+    """The size of a join of windows. `by_bucket`: each window counts as one of its buckets."""
     size = graph.joined_rows(mask)
     if by_bucket:
         for place, one in enumerate(graph.inputs):
@@ -104,7 +104,7 @@ def _extended(graph: JoinGraph, order: Sequence[int], by_bucket: bool) -> Order:
 
 
 def greedy_order(costs: JoinCosts, origin: int, follow_graph: bool = True) -> Order:
-    """In which order a new row of this origin should probe the others."""
+    """A good order in which a new row of this origin probes the other inputs."""
     others = [place for place in range(len(costs.graph)) if place != origin]
     first = [place for place in others if costs.graph.connected(1 << origin, place)] if follow_graph else others
     orders = [
@@ -128,7 +128,7 @@ def _greedy(costs: JoinCosts, origin: int, start: int, follow_graph: bool, by_pa
         def worth(place: int, bound: int = bound, rows: float = rows) -> tuple[float, float]:
             after = graph.joined_with_new_rows(bound | 1 << place, origin)
             probe = graph.probe(bound, place)
-            # The rank of predicate ordering: how many rows more or fewer go on, by what it costs to find out.
+            # The rank of predicate ordering: the change in the number of rows, divided by the cost of the probe.
             return ((after - rows) / probe if probe else after - rows, after) if by_payoff else (after, probe)
 
         best = min(linked or left, key=worth)
@@ -138,7 +138,7 @@ def _greedy(costs: JoinCosts, origin: int, start: int, follow_graph: bool, by_pa
 
 
 def _improved(costs: JoinCosts, origin: int, order: Order, follow_graph: bool) -> Order:
-    """Moves single inputs elsewhere in the order while that makes it cheaper."""
+    """The order after moving single inputs for as long as that makes it cheaper."""
     best, cost = order, costs.of_origin(origin, order)
     improved = True
     while improved:
@@ -148,7 +148,7 @@ def _improved(costs: JoinCosts, origin: int, order: Order, follow_graph: bool) -
             if changed == best or (follow_graph and not _follows(costs.graph, origin, changed)):
                 continue
             changed_cost = costs.of_origin(origin, changed)
-            # A difference in the last digits is no improvement, and could be found for ever.
+            # A difference in the last digits is no improvement. Without this limit the loop might not end.
             if changed_cost < cost * (1 - 1e-12):
                 best, cost, improved = changed, changed_cost, True
     return best
@@ -160,7 +160,7 @@ def _moved(order: Order, place: int, target: int) -> Order:
 
 
 def _follows(graph: JoinGraph, origin: int, order: Order) -> bool:
-    """Whether an input without a link to those before it comes only where no other has one either."""
+    """Whether each input without a link to those before it comes only when no remaining input has a link."""
     bound = 1 << origin
     for number, place in enumerate(order):
         if not graph.connected(bound, place) and any(graph.connected(bound, other) for other in order[number:]):

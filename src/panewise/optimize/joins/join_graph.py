@@ -1,16 +1,16 @@
-"""The inputs of a multi-way window join, the predicates between them, and what follows from both for any set of inputs.
+"""The inputs and predicates of a multi-way window join, and size estimates for any set of its inputs.
 
-Estimates make the papers' assumptions: values are uniform, and of two value sets the smaller is contained in the larger
-(Golab 2006, section 5.3; Golab and Özsu 2003, section 4.2). Then the size of a join depends on the set of its inputs,
-not on their order: for an attribute with v_1, ..., v_k distinct values in k inputs that share it, a combination of rows
-survives with probability
+Estimates use the papers' assumptions: values are uniform, and of two value sets the smaller is contained in the larger
+(Golab 2006, section 5.3; Golab and Özsu 2003, section 4.2). Then the size of a join depends on the set of its inputs
+and not on their order. For an attribute with v_1, ..., v_k distinct values in k inputs, a combination of rows matches
+with probability
 
     min(v) / (v_1 * ... * v_k)        that is 1 / max(v_i, v_j) for two, as in the papers
 
-and independent predicates multiply. A pair of inputs without a predicate has selectivity 1. That sizes belong to sets
-is what makes an exact search over orders cheap (`exact.py`).
+and the selectivities of independent predicates multiply. A pair of inputs without a predicate has selectivity 1. An
+exact search over orders (`exact.py`) is cheap because sizes belong to sets.
 
-A set of inputs is a bit mask here. Cost: O(inputs + edges) for the first question about a mask, O(1) for the next.
+A set of inputs is a bit mask. Cost: O(inputs + edges) for the first question about a mask, O(1) for later ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class JoinInput:
-    """A window of a join. `rate` is rows per unit of time; `distinct` counts values of its join attribute.
+    """A window of a join. `rate`: rows per unit of time. `distinct`: the number of values of its join attribute.
 
-    `rows_in_window` is rate * length for a window by time, the number of rows for a window by count. `buckets` is the
-    size of its hash table, where a hashed predicate can use it: a probe looks at one bucket. None means an index by
-    value: a probe looks at no row but those of equal value.
+    `rows_in_window`: rate * length for a window by time, the number of rows for a window by count. `buckets`: the size
+    of its hash table, of which a probe by a hashed predicate looks at one bucket. None means an index by value, of
+    which a probe looks only at rows with an equal value.
     """
 
     rate: float
@@ -40,12 +40,12 @@ class JoinInput:
 
 @dataclass(frozen=True)
 class JoinEdge:
-    """A predicate between two inputs, given by their places.
+    """A predicate between two inputs, given by their numbers.
 
-    With a `selectivity` it is a predicate of any kind, independent of all others, and costs `expense` comparisons of an
-    attribute. Without, it is an equality: edges with the same `attribute` that hang together compare one attribute, so
-    that any two of their inputs are equal in it, stated or not. Distinct values are those of the inputs unless given;
-    they differ where an input is joined on several attributes. `hashed`: both sides have an index on the attribute.
+    With a `selectivity` it is any predicate. It is independent of all others and costs `expense` comparisons. Without
+    one it is an equality: connected edges with the same `attribute` make all of their inputs equal in it. Numbers of
+    distinct values are those of the inputs unless given here; they differ if an input is joined on several attributes.
+    `hashed`: both sides have an index on the attribute.
     """
 
     left: int
@@ -70,13 +70,13 @@ def common_attribute(count: int, hashed: bool = False) -> tuple[JoinEdge, ...]:
 
 @dataclass
 class _SharedAttribute:
-    """An attribute in which several inputs are equal: distinct values by input, and the inputs with an index on it."""
+    """An attribute in which several inputs are equal: distinct values for each input, and the inputs with an index."""
 
     distinct: dict[int, float] = field(default_factory=dict)
     hashed: set[int] = field(default_factory=set)
 
     def least(self, mask: int) -> float | None:
-        """How many values the inputs of a mask have in common: the least count; None where none has the attribute."""
+        """The number of values that the inputs of a mask have in common; None if no input has the attribute."""
         return min((v for place, v in self.distinct.items() if mask >> place & 1), default=None)
 
     def absorb(self, other: _SharedAttribute) -> None:
@@ -86,7 +86,7 @@ class _SharedAttribute:
 
 
 class JoinGraph:
-    """Inputs and predicates, compiled. `lookup` is what beginning a probe costs, in comparisons; 0 in the papers.
+    """Inputs and predicates, compiled. `lookup`: the cost of starting a probe, in comparisons; 0 in the papers.
 
     >>> graph = JoinGraph([JoinInput(10, 1000, 500), JoinInput(1, 100, 50)], common_attribute(2))
     >>> graph.joined_rows(0b11)  # phi_12 of table 5.4
@@ -122,7 +122,7 @@ class JoinGraph:
         return len(self.inputs)
 
     def with_longer_windows(self, units: float) -> JoinGraph:
-        """The same join when windows hold the rows of so many more units of time, as between two lazy expirations."""
+        """The join with windows that are longer by `units` of time, as they are between two lazy expirations."""
         if not units:
             return self
         longer = [replace(one, rows_in_window=one.rows_in_window + one.rate * units) for one in self.inputs]
@@ -131,7 +131,7 @@ class JoinGraph:
     # -- sizes -------------------------------------------------------------------------------------------------------
 
     def selectivity(self, mask: int) -> float:
-        """Which part of all combinations of rows of these inputs satisfies all predicates among them."""
+        """The share of all combinations of rows of these inputs that satisfies all predicates among them."""
         known = self._selectivities.get(mask)
         if known is not None:
             return known
@@ -150,7 +150,7 @@ class JoinGraph:
         return found
 
     def window_product(self, mask: int) -> float:
-        """How many combinations of rows of these windows there are."""
+        """The number of combinations of rows of these windows."""
         known = self._products.get(mask)
         if known is None:
             lowest = mask & -mask
@@ -163,26 +163,26 @@ class JoinGraph:
         return self.window_product(mask) * self.selectivity(mask)
 
     def joined_with_new_rows(self, mask: int, origin: int, new_rows: float = 1.0) -> float:
-        """The size of the join of these windows with some new rows in place of the window of their origin."""
+        """The size of the join of these windows, with `new_rows` rows in place of the window of their origin."""
         return new_rows * self.window_product(mask & ~(1 << origin)) * self.selectivity(mask)
 
     # -- probes ------------------------------------------------------------------------------------------------------
 
     def connected(self, mask: int, place: int) -> bool:
-        """Whether some predicate links an input with these."""
+        """Whether a predicate links the input at `place` with one of these inputs."""
         return bool(self._neighbours[place] & mask)
 
     def probe(self, bound: int, place: int, rows: float | None = None) -> float:
-        """Comparisons made when one combination of rows of the bound inputs probes a window, or so many rows of it."""
+        """The comparisons of one combination of rows of the bound inputs with a window, or with `rows` of its rows."""
         looked_at, comparisons = self._probe_shares(bound, place)
         rows = self.inputs[place].rows_in_window if rows is None else rows
         return self.lookup + rows * looked_at * comparisons
 
     def _probe_shares(self, bound: int, place: int) -> tuple[float, float]:
-        """The part of a window that a probe looks at, and the comparisons made for each of those rows.
+        """The share of a window that a probe looks at, and the comparisons for each of those rows.
 
-        A row is compared until a predicate fails: equalities first, then the others, the inexpensive before the
-        expensive. A row that nothing is to be compared with is still looked at.
+        A row is compared until a predicate fails: equalities first, then the others, cheap ones before expensive ones.
+        A row without any predicate still counts as one comparison.
         """
         known = self._shares.get((bound, place))
         if known is not None:
@@ -205,12 +205,12 @@ class JoinGraph:
 
 
 def _shared_attributes(inputs: Sequence[JoinInput], equalities: Sequence[JoinEdge]) -> list[_SharedAttribute]:
-    """One for every set of inputs that equalities on an attribute of one name connect."""
+    """One shared attribute for every set of inputs that equalities with the same attribute name connect."""
     found: list[tuple[str, _SharedAttribute]] = []
     for edge in equalities:
         merged = _SharedAttribute()
         for place, values in ((edge.left, edge.left_distinct), (edge.right, edge.right_distinct)):
-            # An empty window has no values; nothing is divided by 0 for it.
+            # An empty window has no values. At least 1 avoids a division by zero.
             merged.distinct[place] = max(inputs[place].distinct if values is None else values, 1.0)
             if edge.hashed:
                 merged.hashed.add(place)

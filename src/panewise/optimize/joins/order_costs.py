@@ -1,25 +1,26 @@
-"""What a multi-way window join costs per unit of time, in comparisons of attributes.
+"""The cost of a multi-way window join per unit of time, in comparisons of attributes.
 
-A new row of input i (its origin) probes the other windows one after the other; what matched so far probes the next:
+A new row of input i (its origin) probes the other windows one after the other. The matches so far probe the next
+window:
 
     X_i = lambda_i * (R_a + F_ia * R_b + F_iab * R_c + ...)      R: rows looked at, F: rows joined with one new row
 
-and the join costs the sum of all X_i (Golab 2006, section 5.3.1; Golab and Özsu 2003, section 5.1). Inputs that are
-hashed are looked at by bucket, R / b (section 5.3 there). The outermost loop compares nothing and is free.
+The join costs the sum of all X_i (Golab 2006, section 5.3.1; Golab and Özsu 2003, section 5.1). Of a hashed input a
+probe looks at one bucket, R / b (section 5.3 there). The outermost loop compares nothing and is free.
 
-`Evaluation` says when the join is computed and when expired rows are removed. Computed every tau, a run has lambda_i *
-tau new rows, which may stand in any loop: `of_loops` covers EAGER and LAZY (new rows outermost), GENERAL LAZY
-(anywhere) and NAIVE (where the one order for all origins puts them). Windows that are expired every tau hold tau / 2
-units more than their length, on average. With `grouped`, new rows of equal value probe once (Golab 2006, algorithms 4
-and 5): of n rows over v values, v * (1 - (1 - 1/v)^n) groups are expected. The formulas of the lazy forms stand in an
-appendix that is not published with the paper; these are ours. Of two readings of its text the one was taken that gives
-what it says of figure 3 (b): fast new rows are best joined last when tau is long. The other, windows of T + tau at a
-run and matches only of rows that are alive at the new row's time, leaves new rows first at every tau there.
+`Evaluation` says when the join is computed and when expired rows are removed. If it is computed every tau, a run has
+lambda_i * tau new rows, which may be in any loop: `of_loops` covers EAGER and LAZY (new rows outermost), GENERAL LAZY
+(anywhere) and NAIVE (where the one order of all origins puts them). Windows that are expired every tau are longer by
+tau / 2 units on average. With `grouped`, new rows of equal value probe once (Golab 2006, algorithms 4 and 5): n rows
+over v values make v * (1 - (1 - 1/v)^n) groups on average. The paper's formulas for the lazy forms are in an appendix
+that is not published; these are ours. Its text can be read in two ways. The reading here agrees with what it says about
+figure 3 (b): fast new rows are best joined last if tau is long. In the other reading a run has windows of T + tau and
+matches only rows that are alive at the new row's time; then new rows are best joined first at every tau.
 
-`of_maintenance` is what does not depend on the order: insertion, removal, and visits of buckets by expiration, which
-visits all of them whether they hold expired rows or not (Golab and Özsu 2003, section 4.1).
+`of_maintenance` is the cost that does not depend on the order: insertion, removal, and the visits of expiration to all
+buckets, whether they hold expired rows or not (Golab and Özsu 2003, section 4.1).
 
-Cost: O(inputs) for an origin once the graph knows the sets that are asked for.
+Cost: O(inputs) for an origin, if the graph knows the sets already.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from dataclasses import dataclass
 from panewise.optimize.joins.join_graph import JoinEdge, JoinGraph, JoinInput
 
 Order = tuple[int, ...]
-"""The places of inputs: those that a new row probes, in turn; or of all inputs, for an order of all origins."""
+"""Numbers of inputs in the order in which a new row probes them; or of all inputs, for one order of all origins."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When the join is computed and when rows are expired: 0 is for every new row, otherwise every so many units.
+    """When the join is computed and when rows are expired: 0 means at every new row, otherwise the time in between.
 
-    Golab and Özsu 2003: eager (0, 0), lazy (tau, tau). Golab 2006: algorithm 2 is (0, 0), 3 is (0, delta), 4 without
-    restore (delta, 0, grouped), because it removes early what the next run must not see, 5 with restore (delta, delta,
-    grouped).
+    Golab and Özsu 2003: eager is (0, 0), lazy is (tau, tau). Golab 2006: algorithm 2 is (0, 0), algorithm 3 is (0,
+    delta), algorithm 4 without restore is (delta, 0, grouped), because it removes rows before the next run can see
+    them, and algorithm 5 with restore is (delta, delta, grouped).
     """
 
     interval: float = 0.0
@@ -52,9 +53,9 @@ EAGER = Evaluation()
 
 @dataclass(frozen=True)
 class MaintenanceWeights:
-    """Comparisons that take as long as to append a row, to hash it into a table, to remove it, to visit a bucket.
+    """The costs of appending a row, hashing it into a table, removing it and visiting a bucket, in comparisons.
 
-    The papers leave them open: they depend on the implementation.
+    The papers leave them open, because they depend on the implementation.
     """
 
     insertion: float = 1.0
@@ -84,7 +85,7 @@ class JoinCosts:
         self._runs = [self._run(one) for one in inputs]
 
     def _run(self, origin: JoinInput) -> tuple[float, float]:
-        """How many new rows, or groups of them, a run has to join, and how many runs there are per unit."""
+        """The number of new rows, or groups of them, that a run joins, and the number of runs per unit of time."""
         if not self.evaluation.interval:
             return 1.0, origin.rate
         rows = origin.rate * self.evaluation.interval
@@ -96,7 +97,7 @@ class JoinCosts:
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def of_step(self, origin: int, bound: int, place: int) -> float:
-        """What the loop over one window adds when the loops outside of it are over the bound inputs."""
+        """The cost of the loop over one window inside the loops over the bound inputs."""
         new_rows, runs = self._runs[origin]
         origin_bit = 1 << origin
         if place == origin:
@@ -110,7 +111,7 @@ class JoinCosts:
     # -- orders ------------------------------------------------------------------------------------------------------
 
     def of_loops(self, origin: int, loops: Sequence[int]) -> float:
-        """Of joining the new rows of one origin by loops over all inputs, the outermost first, the origin anywhere."""
+        """The cost of joining the new rows of one origin by loops over all inputs, the outermost first."""
         bound, cost = 1 << loops[0], 0.0
         for place in loops[1:]:
             cost += self.of_step(origin, bound, place)
@@ -118,25 +119,25 @@ class JoinCosts:
         return cost
 
     def of_origin(self, origin: int, order: Sequence[int]) -> float:
-        """X_i: of joining the new rows of one origin when they probe the others in this order."""
+        """X_i: the cost of joining the new rows of one origin if they probe the others in this order."""
         return self.of_loops(origin, (origin, *order))
 
     def of_orders(self, orders: Sequence[Sequence[int]]) -> float:
-        """Of the whole join, with an order for each origin."""
+        """The cost of the whole join, with an order for each origin."""
         return sum(self.of_origin(origin, order) for origin, order in enumerate(orders))
 
     def of_global_order(self, order: Sequence[int]) -> float:
-        """Of the whole join when every origin follows the same order, itself left out and put first."""
+        """The cost of the whole join if every origin follows this order after its own new rows."""
         return self.of_orders(orders_of(order))
 
     def of_naive(self, order: Sequence[int]) -> float:
-        """Of the whole join when new rows stay where the order puts their window: NAIVE MULTI-WAY NLJ."""
+        """The cost of the whole join if new rows stay where the order has their window: NAIVE MULTI-WAY NLJ."""
         return sum(self.of_loops(origin, order) for origin in order)
 
     # -- what does not depend on the order ---------------------------------------------------------------------------
 
     def of_maintenance(self, weights: MaintenanceWeights | None = None) -> float:
-        """Of insertion and expiration."""
+        """The cost of insertion and expiration."""
         weights = weights or MaintenanceWeights()
         hashed = {place for edge in self.graph.edges if edge.hashed for place in (edge.left, edge.right)}
         inputs, rate = self.graph.inputs, sum(one.rate for one in self.graph.inputs)
@@ -145,13 +146,13 @@ class JoinCosts:
         period = self.evaluation.expiration_interval or self.evaluation.interval
         if period:
             visits = sum(buckets) / period
-        else:  # every new row has all windows but its own expired
+        else:  # every new row expires all windows but its own
             visits = sum(one.rate * (sum(buckets) - own) for one, own in zip(inputs, buckets, strict=True))
         return rate * (weights.insertion + weights.removal) + hashing * weights.hashing + visits * weights.visit
 
 
 def orders_of(global_order: Sequence[int]) -> tuple[Order, ...]:
-    """The order of each origin, by its place, where all follow one.
+    """The order of each origin, by its number, if all follow one order.
 
     >>> orders_of((2, 0, 1))
     ((2, 1), (2, 0), (0, 1))

@@ -1,8 +1,8 @@
-"""In which order a new row of each input probes the others: what the engine asks.
+"""The best order in which new rows of each input probe the others.
 
-The orders of different origins are independent of each other, so each is the best by itself, which is never more
-expensive than one order that all follow (Golab and Özsu 2003, section 5.2). Up to `EXACT_INPUTS` inputs they are exact,
-above greedy. Cost: milliseconds for the exact ones, O(n^3) steps for the greedy ones.
+Origins are independent of each other, so the best order is found for each of them. That is never more expensive than
+one order that all follow (Golab and Özsu 2003, section 5.2). Up to `EXACT_INPUTS` inputs the search is exact, above
+that it is greedy. Cost: milliseconds for the exact search, O(n^3) steps for the greedy one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from panewise.optimize.joins.order_costs import EAGER, Evaluation, JoinCosts, Or
 
 EXACT_INPUTS = 8
 LOOKUP = 1.0
-"""What beginning a probe costs, in comparisons. The papers charge nothing; with an index that leaves few rows to
-compare it is most of the work."""
+"""The cost of starting a probe, in comparisons. In the papers it is 0. With an index that leaves few rows to compare,
+it is most of the work."""
 
 
 def best_orders(
@@ -29,9 +29,9 @@ def best_orders(
     follow_graph: bool = True,
     exact_inputs: int = EXACT_INPUTS,
 ) -> tuple[Order, ...]:
-    """For each origin, by its place: the places of the other inputs in the order in which they are probed.
+    """For each origin, the numbers of the other inputs in the order in which they are probed.
 
-    Following the graph, an input is probed without any predicate only when no other is left.
+    `follow_graph`: an input is probed without a predicate only if no other input is left.
 
     >>> small, large = JoinInput(1, 100, 100), JoinInput(1, 10_000, 100)
     >>> best_orders([small, large, small], [JoinEdge(0, 1, hashed=True), JoinEdge(1, 2, hashed=True)])
@@ -43,6 +43,6 @@ def best_orders(
 def orders_by_costs(
     costs: JoinCosts, follow_graph: bool = True, exact_inputs: int = EXACT_INPUTS
 ) -> tuple[Order, ...]:  # fmt: skip
-    """The same, by costs that are at hand."""
+    """The best order of each origin, by the given costs."""
     find = best_order if len(costs.graph) <= exact_inputs else greedy_order
     return tuple(find(costs, origin, follow_graph) for origin in range(len(costs.graph)))

@@ -1,8 +1,8 @@
-"""When a running join goes on in other orders: it measures and says its load, and here is decided.
+"""Decides from a running join's measurements when it changes its orders.
 
-Rates, rows alive and distinct keys are looked at when as many rows have come as the join holds, and at least
-`LOOK_FROM`: looking costs as much as the rows that are held. Where the orders in use cost more than `DRIFT` times the
-best ones, it goes on with those. Golab and Özsu 2003, section 5; Golab 2006, chapter 5.
+A join is measured (rates, rows alive, distinct keys) when at least `LOOK_FROM` rows have come and at least as many as
+it holds, because measuring costs as much as the held rows. If the orders in use cost more than `DRIFT` times the best
+ones, the join changes to the best. Golab and Özsu 2003, section 5; Golab 2006, chapter 5.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ DRIFT = 1.2
 
 @dataclass(frozen=True)
 class JoinLoad:
-    """What a join has measured: its inputs, by the rows that have come and those that are alive, and its equalities."""
+    """The measurements of a join: its inputs with the rows that have come and that are alive, and its equalities."""
 
     inputs: Sequence[JoinInput]
     edges: Sequence[JoinEdge]
 
 
 class Measuring(Protocol):
-    """A join that runs."""
+    """What is needed of a running join."""
 
     @property
     def orders(self) -> Orders: ...
 
     @property
     def rows_come(self) -> int:
-        """How many rows have come since the last look."""
+        """The number of rows since the last `look`."""
 
     @property
     def rows_held(self) -> list[int]:
-        """By input."""
+        """The number of rows held, for each input."""
 
     def look(self) -> JoinLoad:
-        """What has been measured since the last look, which this one is from now on."""
+        """Returns the measurements since the last call, and starts new ones."""
 
 
 def next_orders(join: Measuring) -> Orders | None:
-    """The orders that a join is to go on in; None where it stays as it is."""
+    """The orders to which a join should change; None if it should keep its orders."""
     if join.rows_come < max(LOOK_FROM, sum(join.rows_held)):
         return None
     load = join.look()

@@ -1,4 +1,9 @@
-"""Rewrites: plans that mean the same at every instant and cost less, a rule a file."""
+"""Rewrites: cheaper plans with the same meaning at every instant.
+
+`rewriting` applies the rules, each of which is a file named by a verb. `plan_costs` says what a plan costs, from the
+`edge_estimates` of its edges, `join_estimate` and `statistics`. `exists_keys` and `renamed_columns` are what rules need
+to know of expressions, and `explained` prints costs for EXPLAIN.
+"""
 
 from typing import TYPE_CHECKING
 

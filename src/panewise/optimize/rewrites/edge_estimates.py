@@ -1,7 +1,7 @@
-"""What flows along an edge of a plan, and what lies on it, as an estimate.
+"""Estimates of the rows of an edge of a plan: how many come and end a second, and how many are alive.
 
-Values are taken as uniform and columns as independent, and of two value sets the smaller as contained in the larger
-(Golab and Özsu 2003, section 4.2). Of n rows over v values, v * (1 - exp(-n / v)) values are expected to be present.
+Assumptions: values are uniform, columns are independent, and of two value sets the smaller is contained in the larger
+(Golab and Özsu 2003, section 4.2). Of v values, n rows are expected to have v * (1 - exp(-n / v)).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COMPARISONS = {"lt", "le", "gt", "ge", "between"}
 
 @dataclass(frozen=True)
 class Values:
-    """How many values a column can have, and whether somebody counted them."""
+    """The number of values that a column can have, and whether it was measured."""
 
     count: float
     measured: bool = False
@@ -26,8 +26,10 @@ class Values:
 
 @dataclass(frozen=True)
 class EdgeEstimate:
-    """`births` and `ends` are rows a second, those that come and those that end before their death; `alive` is how many
-    rows there are at an instant. Columns are by `alias.name` where several inputs are joined, otherwise by `name`."""
+    """The rows of an edge. `births`: rows that come, per second. `ends`: rows that end before their death, per second.
+
+    `alive`: rows at an instant. `columns` are named `alias.name` if several inputs are joined, otherwise `name`.
+    """
 
     births: float
     alive: float
@@ -40,7 +42,7 @@ class EdgeEstimate:
         return found if found is not None else Values(DISTINCT)
 
     def values(self, expressions: Iterable[Expression]) -> Values:
-        """Of several expressions together, each as if it told the values of its columns apart."""
+        """The values of several expressions together, as if each expression were one-to-one in its columns."""
         count, measured = 1.0, True
         for column in dict.fromkeys(c for expression in expressions for c in expression.columns()):
             known = self.column(column)
@@ -48,11 +50,11 @@ class EdgeEstimate:
         return Values(count, measured)
 
     def scaled(self, share: float) -> EdgeEstimate:
-        """The same with a share of the rows."""
+        """The estimate for a share of the rows."""
         return replace(self, births=self.births * share, alive=self.alive * share, ends=self.ends * share)
 
     def selected(self, predicates: Iterable[Expression], statistics: Statistics) -> EdgeEstimate:
-        """The rows that pass. A column that is compared with constants has fewer values afterwards."""
+        """The estimate for the rows that pass all predicates. A predicate on one column reduces its values too."""
         edge = self
         for predicate in predicates:
             share = edge.selectivity(predicate, statistics)
@@ -66,7 +68,7 @@ class EdgeEstimate:
         return edge
 
     def selectivity(self, predicate: Expression, statistics: Statistics) -> float:
-        """The share of rows that pass."""
+        """The share of rows that pass the predicate."""
         known = statistics.selectivities.get(predicate)
         if known is not None:
             return known
@@ -99,7 +101,7 @@ class EdgeEstimate:
 
 
 def present(values: float, rows: float) -> float:
-    """How many of so many values so many rows are expected to have.
+    """The expected number of distinct values among `rows` rows, if there are `values` values.
 
     >>> round(present(100, 1000)), round(present(1_000_000, 10))
     (100, 10)

@@ -1,7 +1,7 @@
-"""What relates the two sides of [NOT] EXISTS: the WHERE behind it, taken apart.
+"""Divides the WHERE inside [NOT] EXISTS into selections and the keys that relate the two sides.
 
-A conjunct that reads the inner inputs alone selects their rows; every other one is an equality of an outer with an
-inner expression, as `plan/supported/supported_inputs.py` sees to.
+A conjunct that reads only inner inputs selects their rows. Every other conjunct is an equality of an outer with an
+inner expression; `plan/supported/supported_inputs.py` refuses all others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Key = tuple[Expression, Expression]
 
 
 def conditions(right: Node) -> list[Expression]:
-    """All conjuncts of the WHERE behind EXISTS."""
+    """All conjuncts of the WHERE inside EXISTS."""
     assert isinstance(right, Project), right
     below = right.input
     condition = below.predicate if isinstance(below, Filter) else below.condition if isinstance(below, Join) else None
@@ -26,7 +26,7 @@ def conditions(right: Node) -> list[Expression]:
 
 
 def keys(right: Node) -> list[Key]:
-    """The equalities between both sides, as (outer, inner)."""
+    """The equalities between the two sides, as pairs (outer, inner)."""
     inner = source_names(right)
     found = []
     for part in conditions(right):
@@ -39,7 +39,7 @@ def keys(right: Node) -> list[Key]:
 
 
 def with_conditions(right: Node, more: Iterable[Expression]) -> Node:
-    """The same with more conditions, on the inner side alone."""
+    """The right side of EXISTS with more conditions, which read only inner inputs."""
     assert isinstance(right, Project), right
     below = right.input
     if isinstance(below, Join):

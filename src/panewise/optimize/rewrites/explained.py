@@ -1,7 +1,7 @@
-"""EXPLAIN of a plan over several inputs: what every operator keeps rows in, what it costs, and how the plan came to be.
+"""EXPLAIN of a plan over several inputs: the state and the cost of every operator, and the rewrites of the plan.
 
-Costs are row touches a second (`plan_costs.py`), of measured rates where there are some. A core that several queries
-run is paid once: each shows its share of it.
+Costs are row touches a second (`plan_costs.py`), by measured rates if there are any. The cost of a core that several
+queries share is divided among them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def explained(
     folded: bool = False,
     sharing: int = 1,
 ) -> Explanation:
-    """The plan that runs, with its costs at the top, what its operators say, and the rewrites that made it.
+    """The explanation of the plan that runs, with its costs, the properties `said`, and its rewrites at the top.
 
-    `folded`: aggregates over its join are folded with those of others. `sharing`: so many queries run its core, which
-    is paid once for all of them.
+    `folded`: whether aggregates over its join are folded with those of other queries. `sharing`: the number of queries
+    that share its core.
     """
     core = None if node.core is None or sharing < 2 else node.core.node
     explanation = _with_costs(node.plan, statistics or Statistics(), folded, _Shared(core, sharing)).saying(said or {})
@@ -39,7 +39,7 @@ def explained(
 
 @dataclass(frozen=True)
 class _Shared:
-    """The part of a plan that several queries run together; None where there is none."""
+    """The part of a plan that several queries share; None if there is none."""
 
     core: Node | None
     queries: int
@@ -65,16 +65,16 @@ def _parts(costs: Costed) -> Iterator[Costed]:
 def _with_states(
     explanation: Explanation, costs: Costed, folded: bool, shared: _Shared, within: bool = False
 ) -> Explanation:
-    """Every node with what its operator keeps rows in, which follows from the patterns of its inputs, and its cost.
+    """The explanation of every node with its cost, and its state, which follows from the patterns of its inputs.
 
-    `within`: below a core that others run too, of whose cost this query has its share.
+    `within`: whether the node is part of a shared core, of whose cost this query has its share.
     """
     node = costs.node
     within = within or node is shared.core
     state = SLICES if folded and isinstance(node, Aggregate) else _state(node)
     own = round(costs.own / shared.queries if within else costs.own)
     properties = explanation.properties | ({"state": state} if state else {}) | {"cost": own}
-    if isinstance(node, WindowOf):  # what it reads is a stream, or a query that has its own costs
+    if isinstance(node, WindowOf):  # its input is a stream, or a query with costs of its own
         return replace(explanation, properties=properties)
     pairs = zip(explanation.inputs, costs.inputs, strict=True)
     inputs = tuple(_with_states(*pair, folded, shared, within) for pair in pairs)

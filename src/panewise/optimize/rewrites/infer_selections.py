@@ -1,10 +1,12 @@
-"""Selections that follow from others: where a.k = b.k and a.k > 3, also b.k > 3.
+"""Adds selections that follow from others.
+
+    WHERE a.k = b.k AND a.k > 3  ->  WHERE a.k = b.k AND a.k > 3 AND b.k > 3
 
     join            for every column that is equal to the selected one
-    [NOT] EXISTS    for the key of the right side: rows that no left row asks for need not be kept
-    EXCEPT [ALL]    for the right side's item in the place of the selected one
+    [NOT] EXISTS    for the key of the right side: rows that no left row looks up need not be kept
+    EXCEPT [ALL]    for the right side's item at the position of the selected one
 
-Only for types whose equal values are the same (`renamed_columns.py`), and for selections that read one column.
+Only for selections that read one column, of a type whose equal values are identical (`renamed_columns.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from panewise.plan.nodes import Distinct, Filter, Join, Negate, Node, Project, W
 
 
 def infer_selections(node: Node) -> Iterator[Node]:
-    """The node with all that follows."""
+    """The node with all selections that follow from its own."""
     match node:
         case Join():
             more = _of_join(node)
@@ -40,20 +42,20 @@ def infer_selections(node: Node) -> Iterator[Node]:
                 yield Negate(left, changed, kind)
 
 
-def known(node: Node) -> list[Expression]:
-    """What is true of all rows of a node, in terms of the columns of its inputs."""
+def known_conditions(node: Node) -> list[Expression]:
+    """The conditions that are true for all rows of a node, over the columns of its inputs."""
     match node:
         case Filter(input=below, predicate=predicate):
-            return [_with_source(part, below) for part in [*conjuncts(predicate), *known(below)]]
+            return [_with_source(part, below) for part in [*conjuncts(predicate), *known_conditions(below)]]
         case Join(inputs=inputs, condition=condition):
-            return [*conjuncts(condition), *(part for child in inputs for part in known(child))]
+            return [*conjuncts(condition), *(part for child in inputs for part in known_conditions(child))]
         case Negate(left=left, kind=kind) if kind in EXISTS:
-            return known(left)
+            return known_conditions(left)
     return []
 
 
 def _of_join(node: Join) -> list[Expression]:
-    parts, own = known(node), source_names(node)
+    parts, own = known_conditions(node), source_names(node)
     classes: list[set[ColumnRef]] = []
     for part in parts:
         pair = _equal_columns(part)
@@ -65,10 +67,10 @@ def _of_join(node: Join) -> list[Expression]:
     for part in parts:
         column = _only_column(part)
         group = next((group for group in classes if column in group), set())
-        # Behind EXISTS a column may be equal to one of the outer side, about which nothing is said here.
+        # Inside EXISTS a column may be equal to one of the outer side. Nothing can be added there.
         for other in sorted((other for other in group if other.source in own), key=written):
             assert column is not None
-            follows = canonical(_said_of(part, column, other))
+            follows = canonical(_with_column(part, column, other))
             if follows not in seen:
                 seen.add(follows)
                 found.append(follows)
@@ -81,8 +83,8 @@ def _of_keys(left: Node, right: Node) -> list[Expression]:
     for outer, inner in keys(right):
         if not isinstance(outer, ColumnRef) or not isinstance(inner, ColumnRef) or not exact(outer):
             continue
-        for part in known(left):
-            follows = canonical(_said_of(part, outer, inner)) if _only_column(part) == outer else None
+        for part in known_conditions(left):
+            follows = canonical(_with_column(part, outer, inner)) if _only_column(part) == outer else None
             if follows is not None and follows not in seen:
                 seen.add(follows)
                 found.append(follows)
@@ -90,7 +92,7 @@ def _of_keys(left: Node, right: Node) -> list[Expression]:
 
 
 def _of_items(left: Node, right: Node) -> list[Expression]:
-    """What the left side's selection says of its items, of the right side's."""
+    """The conditions on items of the left side, for the items of the right side at the same positions."""
     project = left.input if isinstance(left, Distinct) else left
     if not isinstance(project, Project):
         return []
@@ -101,7 +103,9 @@ def _of_items(left: Node, right: Node) -> list[Expression]:
             continue
         other = ColumnRef(column.type, column.name)
         found += [
-            _said_of(part, expression, other) for part in known(project.input) if _only_column(part) == expression
+            _with_column(part, expression, other)
+            for part in known_conditions(project.input)
+            if _only_column(part) == expression
         ]
     return found
 
@@ -120,12 +124,12 @@ def _only_column(part: Expression) -> ColumnRef | None:
     return columns[0] if len(columns) == 1 else None
 
 
-def _said_of(part: Expression, column: ColumnRef, other: ColumnRef) -> Expression:
+def _with_column(part: Expression, column: ColumnRef, other: ColumnRef) -> Expression:
     return rewritten(part, lambda found: other if found == column else None)
 
 
 def _with_source(expression: Expression, node: Node) -> Expression:
-    """Columns by the name of their input, where there is but one and it goes without saying."""
+    """The expression with columns qualified by the name of the node's input, if it has only one."""
     while isinstance(node, Filter) or (isinstance(node, Negate) and node.kind in EXISTS):
         node = node.input if isinstance(node, Filter) else node.left
     if not isinstance(node, WindowOf):

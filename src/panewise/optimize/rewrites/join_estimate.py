@@ -1,7 +1,7 @@
 """The size and the cost of a join of any number of edges, by the model of `optimize/joins`.
 
-The condition is a conjunction: what reads one input selects its rows before they are held, equalities between two
-inputs are looked up, everything else is tested on candidates, as `plan/expressions/join_condition.py` has it.
+The condition is a conjunction, divided as in `plan/expressions/join_condition.py`: conjuncts on one input filter its
+rows before they are held, equalities between two inputs are looked up, and all others are tested on candidates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Term = tuple[int, Expression]
 def joined(
     names: Sequence[str], edges: Sequence[EdgeEstimate], parts: Sequence[Expression], statistics: Statistics
 ) -> tuple[EdgeEstimate, float]:
-    """What comes out of a join of these inputs on these conjuncts, and what it costs."""
+    """The estimate of the results of a join of these inputs on these conjuncts, and its cost."""
     places = {name: place for place, name in enumerate(names)}
     read = [sorted(places[source] for source in sources(part)) for part in parts]
     filters = [[part for part, by in zip(parts, read, strict=True) if by == [place]] for place in range(len(names))]
@@ -55,7 +55,7 @@ def _predicates(
     whole: EdgeEstimate,
     statistics: Statistics,
 ) -> tuple[list[JoinEdge], float]:
-    """Predicates between two inputs as edges; and the share of results that pass those over more inputs."""
+    """The predicates between two inputs as edges, and the share of results that pass predicates over more inputs."""
     classes: list[set[Term]] = []
     equalities: list[tuple[Term, Term]] = []
     found: list[JoinEdge] = []

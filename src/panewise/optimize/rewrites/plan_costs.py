@@ -1,24 +1,23 @@
-"""What a plan costs per unit of time: row touches a second, operator by operator.
+"""The cost of a plan in row touches a second, operator by operator.
 
-A touch is one row put into a state or taken out of it. Rows that are only looked at by column loops cost less: `PASSED`
-of a touch where they are tested or handed on, `PROBED` where a probe finds them. Rows are counted where they come
-(`births`), where they expire by themselves (as many, in the long run, wherever rows are held) and where they end before
-their time (`ends`), which only happens on STRICT edges: that is what update patterns are worth.
+A touch is one row put into a state or taken out of it. Rows that column loops only look at cost less: `PASSED` of a
+touch if they are tested or handed on, `PROBED` if a probe finds them. Rows are counted when they come (`births`), when
+they expire by themselves (in the long run as many as come) and when they end before their time (`ends`). The last only
+happens on STRICT edges; this is why other update patterns are cheaper.
 
     window, selection, items    rows and ends that pass
     join                        probes (`optimize/joins/order_costs.py`), every input row in and out, results; above
-    STRICT
-                                edges the log of results and the results of rows that end
+                                STRICT edges also the log of results and the results of rows that end
     DISTINCT                    delta-star: births, results in and out; counters, above STRICT edges: rows and results
                                 in and out
     negation                    rows of both sides in and out, left rows hidden or shown as the right changes
     GROUP BY                    rows in and out, and every change of a group
     results                     rows in and out
 
-Of values with r * T rows in a window on average, a key comes to be present r * exp(-r * T) times a second (rows arrive
-at random), and delta-star shows it r / (1 + r * T) times. Golab 2006, section 3.5.3 asks for a model of this kind and
-gives none; section 5.3 has the joins. Cost: that of the best join orders, about a millisecond
-for four inputs and ten for eight.
+If a value has r * T rows in a window on average, and rows arrive at random, it becomes present r * exp(-r * T) times a
+second, and delta-star shows it r / (1 + r * T) times a second. Golab 2006, section 3.5.3, asks for a model of this kind
+and gives none; section 5.3 has the joins. Cost: that of the best join orders, about a millisecond for four inputs and
+ten for eight.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Costed:
-    """A node with its inputs: what comes out of it, and what it costs by itself."""
+    """A node with its costed inputs. `edge`: the estimate of its output. `own`: its cost without its inputs."""
 
     node: Node
     edge: EdgeEstimate
@@ -64,17 +63,17 @@ class Costed:
 
     @property
     def total(self) -> float:
-        """With everything below, but not the queries that are read through windows, which run by themselves."""
+        """The cost with everything below, except queries that are read through windows, which run by themselves."""
         below = () if isinstance(self.node, WindowOf) else self.inputs
         return self.own + sum(part.total for part in below)
 
 
 def costed(node: Node, statistics: Statistics) -> Costed:
-    """The estimate for a plan or a part of one."""
+    """The costs of a plan or of a part of one."""
     inputs = tuple(costed(child, statistics) for child in node.children())
     edges = [part.edge for part in inputs]
     if isinstance(node, Negate) and node.kind in EXISTS:
-        edges[1] = inputs[1].inputs[0].edge  # its items say nothing; the rows do
+        edges[1] = inputs[1].inputs[0].edge  # EXISTS ignores the items of its right side
     edge, own = _estimate(node, edges, statistics)
     return Costed(node, edge, own, inputs)
 
@@ -150,10 +149,10 @@ def _distinct(edge: EdgeEstimate, strict: bool) -> tuple[EdgeEstimate, float]:
 
 
 def _related(left: EdgeEstimate, right: EdgeEstimate, behind: Node, kind: str) -> tuple[EdgeEstimate, float]:
-    """[NOT] EXISTS: left rows by whether the right has their key."""
+    """[NOT] EXISTS: the left rows whose key the right side has, or has not."""
     related = keys(behind)
     asked, held = left.values(outer for outer, _ in related), right.values(inner for _, inner in related)
-    # Whether a key of the left is one that the right can have at all.
+    # The probability that the right side can have a key of the left side.
     common = min(1.0, held.count / asked.count) if asked.measured and held.measured else MATCHED
     matched = common * present(held.count, right.alive) / held.count
     moved = left.alive * common * right.births * exp(-right.alive / held.count) / held.count
@@ -164,7 +163,7 @@ def _related(left: EdgeEstimate, right: EdgeEstimate, behind: Node, kind: str) -
 
 
 def _subtracted(left: EdgeEstimate, right: EdgeEstimate, kind: str) -> tuple[EdgeEstimate, float]:
-    """EXCEPT and EXCEPT ALL: values of the left by how many the right has."""
+    """EXCEPT and EXCEPT ALL: the left values that the right side does not have, or has less often."""
     asked, held = _whole(left), _whole(right)
     common = min(1.0, held.count / asked.count) if asked.measured and held.measured else MATCHED
     matched = common * present(held.count, right.alive) / held.count
@@ -205,7 +204,7 @@ def _grouped(node: Aggregate, edge: EdgeEstimate) -> tuple[EdgeEstimate, float]:
 
 
 def _emitted(node: Emit, edge: EdgeEstimate) -> EdgeEstimate:
-    """As a stream that other queries read: of reports, what they hold at every slide."""
+    """The results as a stream for other queries. A query that reports emits its whole answer at every slide."""
     window = report_window(node)
     if window is None or window.slide_us is None or node.emission is not Emission.RSTREAM:
         return replace(edge, alive=0.0, ends=0.0)

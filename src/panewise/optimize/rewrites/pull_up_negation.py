@@ -1,9 +1,10 @@
-"""Update pattern simplification: [NOT] EXISTS above the join that reads it.
+"""Moves [NOT] EXISTS above the join that reads it (update pattern simplification).
 
-    (a NOT EXISTS c) JOIN b  =  (a JOIN b) NOT EXISTS c
+    (a NOT EXISTS c) JOIN b  ->  (a JOIN b) NOT EXISTS c
 
 The join below is then WEAK instead of STRICT: it needs no log of results, and no negative row passes through it (Golab
-2006, section 3.5.3, figure 3.5). Worth it where many rows end early and the join does not multiply what is held.
+2006, section 3.5.3, figure 3.5). This pays if many rows end early and the join does not multiply the rows that are
+held.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from panewise.plan.nodes import Join, Negate, Node
 
 
 def pull_up_negation(node: Node) -> Iterator[Node]:
-    """The join with a negation of one of its inputs above it, for each input that has one."""
+    """For each input of a join that is a negation, the plan with that negation above the join."""
     if not isinstance(node, Join):
         return
     for place, part in enumerate(node.inputs):

@@ -1,12 +1,13 @@
-"""DISTINCT below joins and EXISTS: fewer rows are joined, and each is compared by fewer columns.
+"""Adds DISTINCT below joins and EXISTS, so that fewer rows with fewer columns are joined.
 
-    DISTINCT(items(a JOIN b))  =  DISTINCT(items(DISTINCT(columns of a) JOIN DISTINCT(columns of b)))
+    SELECT DISTINCT a.k FROM a, b WHERE a.k = b.k
+    ->  SELECT DISTINCT a.k FROM (SELECT DISTINCT k FROM a) a, (SELECT DISTINCT k FROM b) b WHERE a.k = b.k
 
-where the columns are those that the items, the join's condition and the keys of EXISTS read; what selects rows of one
-input is asked below. The upper DISTINCT stays, so that the answer is the same set whatever happens to copies below it.
+The columns below are those that the items, the join's condition and the keys of EXISTS read. Selections of single
+inputs move below the new DISTINCT. The upper DISTINCT stays, so that the answer is the same set.
 
-Never below a non-retroactive table: delta-star hands a value on from one row to the next, and the join would meet the
-table's version of that later instant. Every input of a join is tried by itself, and all of them together.
+Never below a join with a non-retroactive table: delta-star hands a value on from one row to the next, and the join
+would then meet the table's version at the later instant. Each input of a join is tried by itself, and all together.
 """
 
 from __future__ import annotations
@@ -26,37 +27,37 @@ from panewise.plan.nodes import Aggregate, Distinct, Filter, Join, Negate, Node,
 from panewise.schema import INT
 
 NOTHING = SelectItem("nothing", Literal(INT, 1))
-"""The item of an input of which only the presence matters: a batch needs a column to have a length."""
+"""The item of an input of which no column is read. A batch without columns would have no length."""
 
 
 @dataclass(frozen=True)
 class _DistinctPlace:
-    """A join or an input of EXISTS, with all that is read above it."""
+    """A join or an input of EXISTS, with all expressions that are read above it."""
 
     node: Node
     read: tuple[Expression, ...]
 
 
 def push_down_distinct(node: Node) -> Iterator[Node]:
-    """DISTINCT with others below it, one for each input that can have one."""
+    """The plans with further DISTINCTs below a DISTINCT, on the inputs that can have one."""
     if not isinstance(node, Distinct) or not isinstance(node.input, Project):
         return
     project = node.input
-    for below in _thinned(_DistinctPlace(project.input, tuple(item.expression for item in project.items))):
+    for below in _with_distinct(_DistinctPlace(project.input, tuple(item.expression for item in project.items))):
         yield Distinct(Project(below, project.items))
 
 
-def _thinned(place: _DistinctPlace) -> Iterator[Node]:
+def _with_distinct(place: _DistinctPlace) -> Iterator[Node]:
     match place.node:
         case Join(inputs=inputs) if not any(is_table(part) and not part.retroactive for part in inputs):
-            yield from _inputs_thinned(place.node, place.read)
+            yield from _inputs_with_distinct(place.node, place.read)
         case Filter(input=below, predicate=predicate) if not isinstance(below, Aggregate):
-            for changed in _thinned(_DistinctPlace(below, (*place.read, predicate))):
+            for changed in _with_distinct(_DistinctPlace(below, (*place.read, predicate))):
                 yield Filter(changed, predicate)
         case Negate(left=left, right=right, kind=kind) if kind in EXISTS:
             read = (*place.read, *(outer for outer, _ in keys(right)))
             alone = None if _holds_join(left) else _distinct(left, read)
-            for changed in chain(_thinned(_DistinctPlace(left, read)), [] if alone is None else [alone]):
+            for changed in chain(_with_distinct(_DistinctPlace(left, read)), [] if alone is None else [alone]):
                 yield Negate(changed, right, kind)
 
 
@@ -71,8 +72,8 @@ def _holds_join(node: Node) -> bool:
     return True
 
 
-def _inputs_thinned(node: Join, read: Sequence[Expression]) -> Iterator[Node]:
-    """All inputs at once, then each alone."""
+def _inputs_with_distinct(node: Join, read: Sequence[Expression]) -> Iterator[Node]:
+    """The join with DISTINCT on all inputs, then on each input alone."""
     names = [joined_as(part) for part in node.inputs]
     own: dict[str, list[Expression]] = {name: [] for name in names}
     between: list[Expression] = []
@@ -97,7 +98,7 @@ def _inputs_thinned(node: Join, read: Sequence[Expression]) -> Iterator[Node]:
 
 
 def _distinct(node: Node, read: Sequence[Expression], name: str | None = None) -> Node | None:
-    """The values of the columns that are read, each once; None where equal rows may not stand for each other."""
+    """DISTINCT over the columns that are read; None if an expression could tell equal rows apart."""
     if not all(map(same_for_equal_rows, read)) or isinstance(node, Distinct):
         return None
     columns = dict.fromkeys(

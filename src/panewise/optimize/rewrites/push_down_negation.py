@@ -1,10 +1,10 @@
-"""[NOT] EXISTS below a join, on the input that its keys read: fewer rows are joined, but some of them end.
+"""Moves [NOT] EXISTS below a join, to the input that its keys read. Fewer rows are joined, but some of them end early.
 
-    (a JOIN b) NOT EXISTS c  =  (a NOT EXISTS c) JOIN b           where the keys of c read a alone
+    (a JOIN b) NOT EXISTS c  ->  (a NOT EXISTS c) JOIN b           if the keys of c read only a
 
-The join above becomes STRICT: it keeps its results, and rows that the negation hides take theirs along. Golab 2006,
-section 3.5.3 and figure 3.5: worth it where the join has many results and the negation lets few rows through. Never
-below a table: what rows that end have met in it may be gone.
+The join above becomes STRICT: it keeps its results and removes those of rows that the negation hides. This pays if the
+join has many results and few rows pass the negation (Golab 2006, section 3.5.3 and figure 3.5). Never below a join with
+a table: when a row ends, the table rows that it met may be gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from panewise.plan.nodes import Join, Negate, Node
 
 
 def push_down_negation(node: Node) -> Iterator[Node]:
-    """The negation on one of the inputs of the join below it."""
+    """The plan with the negation on the input of the join that its keys read."""
     if not isinstance(node, Negate) or node.kind not in EXISTS:
         return
     related = keys(node.right)

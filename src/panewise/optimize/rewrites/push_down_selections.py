@@ -1,17 +1,19 @@
-"""Selections as far down as they go: nothing is kept, joined or counted that is dropped afterwards.
+"""Moves selections down as far as possible, so that no row is kept, joined or counted that is dropped later.
 
-    WHERE above   goes to
+    SELECT k FROM (SELECT DISTINCT k, v FROM t) WHERE v > 3  ->  SELECT k FROM (SELECT DISTINCT k, v FROM t WHERE v > 3)
+
+    WHERE above   moves to
     ------------- ------------------------------------------------------------------------------------------------
     items         below, with the items in place of their names
-    join          what stands below the input that it reads alone; otherwise the join's condition
+    join          the operator below the only input that it reads; otherwise the join's condition
     DISTINCT      below
     [NOT] EXISTS  the left side
     EXCEPT [ALL]  both sides
     UNION         both sides
-    GROUP BY      below, where it reads keys alone (a HAVING that could have been a WHERE)
+    GROUP BY      below, if it reads only keys (a HAVING that could have been a WHERE)
 
-Weakest non-monotonic operators are pushed down by update pattern simplification too (Golab 2006, section 3.5.3). A
-selection on a window stays in the join's condition: the join drops such rows before it holds them.
+Update pattern simplification also moves weakest non-monotonic operators down (Golab 2006, section 3.5.3). A selection
+on a window stays in the join's condition, because the join drops such rows before it holds them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Parts = Sequence[Expression]
 
 
 def push_down_selections(node: Node) -> Iterator[Node]:
-    """The node with its own selection, or that in its join's condition, further down."""
+    """The node with its selection, or the selections in its join's condition, moved down."""
     if isinstance(node, Filter):
         changed = selected(node.input, conjuncts(node.predicate))
     elif isinstance(node, Join):
@@ -42,7 +44,7 @@ def push_down_selections(node: Node) -> Iterator[Node]:
 
 
 def selected(node: Node, parts: Parts) -> Node:
-    """The rows of a node for which all parts are true; parts refer to its columns."""
+    """A plan of the node's rows for which all parts are true. The parts refer to its columns."""
     if not parts:
         return node
     match node:
@@ -60,16 +62,18 @@ def selected(node: Node, parts: Parts) -> Node:
             return Negate(selected(left, parts), right, kind)
         case Negate(left=left, right=right, kind=kind):
             moved, kept = _divided(parts)
-            return _filtered(Negate(selected(left, moved), selected(right, in_place(moved, left, right)), kind), kept)
+            return _filtered(
+                Negate(selected(left, moved), selected(right, for_right_side(moved, left, right)), kind), kept
+            )
         case Union(left=left, right=right, kind=kind):
-            return Union(selected(left, parts), selected(right, in_place(parts, left, right)), kind)
+            return Union(selected(left, parts), selected(right, for_right_side(parts, left, right)), kind)
         case Aggregate():
             return _of_groups(node, parts)
     return _filtered(node, parts)
 
 
-def in_place(parts: Parts, left: Node, right: Node) -> list[Expression]:
-    """What is said of the left side's columns, said of the right side's in the same places."""
+def for_right_side(parts: Parts, left: Node, right: Node) -> list[Expression]:
+    """The parts with the columns of the left side replaced by those of the right side at the same positions."""
     pairs = zip(left.schema, right.schema, strict=True)
     by_name = {first.name: ColumnRef(second.type, second.name) for first, second in pairs}
     return [substituted(part, by_name) for part in parts]
@@ -93,7 +97,7 @@ def _of_join(node: Join, parts: Parts) -> Node:
 
 
 def _of_groups(node: Aggregate, parts: Parts) -> Node:
-    """What reads keys, and reads some, holds for all rows of a group or for none."""
+    """Moves the parts that read at least one key and nothing else. They hold for all rows of a group or for none."""
     by_name = {f"key_{i}": key for i, key in enumerate(node.keys)}
     moved: list[Expression] = []
     kept: list[Expression] = []

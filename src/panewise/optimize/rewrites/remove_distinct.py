@@ -1,9 +1,11 @@
-"""DISTINCT that changes nothing: over what has no duplicates, or below what removes them anyway.
+"""Removes a DISTINCT that changes nothing: its input has no duplicates, or an operator above removes them.
 
-    DISTINCT over EXCEPT, over DISTINCT of which only rows were left out since, over groups with all their keys
-    DISTINCT on a side of EXCEPT; on a side of a UNION below DISTINCT
+    SELECT DISTINCT k, MAX(v) FROM ... GROUP BY k     ->  SELECT k, MAX(v) FROM ... GROUP BY k
+    SELECT DISTINCT k FROM a EXCEPT SELECT k FROM b   ->  SELECT k FROM a EXCEPT SELECT k FROM b
+    SELECT DISTINCT k FROM a UNION SELECT k FROM b    ->  SELECT k FROM a UNION SELECT k FROM b
 
-A DISTINCT below another operator may still be worth its cost, because less goes on: which, the cost says.
+It also applies over EXCEPT and over another DISTINCT, if only rows were left out in between. A DISTINCT below another
+operator may still be worth its cost, because fewer rows go on. The cost of the plan decides.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from panewise.plan.nodes import Aggregate, Distinct, Filter, Negate, Node, Proje
 
 
 def remove_distinct(node: Node) -> Iterator[Node]:
-    """The node without a DISTINCT, here or directly below."""
+    """The node without a DISTINCT at its top or directly below."""
     match node:
-        case Distinct(input=below) if _each_once(below):
+        case Distinct(input=below) if _has_no_duplicates(below):
             yield below
         case Distinct(input=Union(left=left, right=right, kind=kind)):
             for first, second in _without(left, right):
@@ -37,18 +39,18 @@ def _without(left: Node, right: Node) -> Iterator[tuple[Node, Node]]:
         yield left, right.input
 
 
-def _each_once(node: Node) -> bool:
+def _has_no_duplicates(node: Node) -> bool:
     match node:
         case Distinct() | Negate(kind="EXCEPT"):
             return True
         case Filter(input=below):
-            return _each_once(below)
+            return _has_no_duplicates(below)
         case Negate(left=left, kind=kind):
-            return kind in EXISTS and _each_once(left)
+            return kind in EXISTS and _has_no_duplicates(left)
         case Project(input=below, items=items):
             shown = {item.expression.name for item in items if isinstance(item.expression, ColumnRef)}
             groups = below.input if isinstance(below, Filter) else below
             if isinstance(groups, Aggregate):
                 return {f"key_{i}" for i in range(len(groups.keys))} <= shown
-            return _each_once(below) and set(below.schema.names) <= shown
+            return _has_no_duplicates(below) and set(below.schema.names) <= shown
     return False

@@ -1,8 +1,7 @@
-"""Columns under other names, and what may be asked of a row that stands for others.
+"""Replaces columns in expressions, and checks which expressions may move across DISTINCT, GROUP BY and EXCEPT.
 
-DISTINCT, GROUP BY and EXCEPT show one row for all that are equal. Equal values are the same value, but for
-floating-point numbers: the two zeros are equal, and 1 / x tells them apart. What moves across such an
-operator must not.
+These operators show one row for all equal rows. Equal values are identical, except for floating-point numbers: 0.0 and
+-0.0 are equal, but 1 / x tells them apart. An expression that can tell equal rows apart must not move.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _FLOATING = {"FLOAT", "DOUBLE"}
 
 
 def substituted(expression: Expression, by_name: Mapping[str, Expression]) -> Expression:
-    """With what stands for each of its columns, whatever input they are said to belong to."""
+    """The expression with columns replaced by name, whatever input they are qualified with."""
 
     def change(part: Expression) -> Expression | None:
         return by_name.get(part.name) if isinstance(part, ColumnRef) else None
@@ -25,12 +24,12 @@ def substituted(expression: Expression, by_name: Mapping[str, Expression]) -> Ex
 
 
 def exact(expression: Expression) -> bool:
-    """Whether two values that are equal can never be told apart by a column of this type."""
+    """Whether equal values of the expression's type are identical."""
     return expression.type.name not in _FLOATING
 
 
 def same_for_equal_rows(expression: Expression) -> bool:
-    """Whether it says the same of rows that are equal: it reads floating-point columns as they are or compares them.
+    """Whether the expression gives the same for equal rows: it only returns or compares floating-point columns.
 
     >>> from panewise.schema import BIGINT, DOUBLE
     >>> from panewise.language.expressions import Literal

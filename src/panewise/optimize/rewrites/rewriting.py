@@ -1,13 +1,14 @@
-"""The optimizer: rules, each tried wherever it applies, each taken where the plan then costs less.
+"""The optimizer: tries every rule at every node of a plan and keeps the rewrites that make the plan cheaper.
 
-Rules are pure: a node to the nodes that mean the same by this rule. The plan that comes out follows from the plan and
-the statistics alone. Every rewrite saves a part of the plan's cost, so that the search ends: O(rules x nodes) estimates
-for each that is taken.
+A rule is a pure function from a node to nodes with the same meaning. The result depends only on the plan and the
+statistics. Every rewrite saves a share of the plan's cost, so the search ends. It takes O(rules x nodes) estimates for
+each rewrite.
 
-Windows and tables are never made anew: operators know them by identity. Names and order of the result's columns stay.
+Rules never copy windows and tables, because operators identify them by object identity. The names and the order of the
+result's columns do not change.
 
-What was rewritten once is not decided again: `rewritten_again` makes the same steps, each by its rule at its place, and
-refuses in words where a step cannot be made any more.
+`rewritten_again` repeats the stored rewrites of a query, each by its rule at its place, without new decisions. It
+raises an error if one of them is no longer possible.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ Rule = Callable[[Node], Iterator[Node]]
 Place = tuple[int, ...]
 
 SURE, ROUGH, UNSHARED = 0.001, 0.2, 0.5
-"""Which part of a plan's cost a rewrite must save: one that only leaves work out, and one that exchanges some for other
-work, of which the estimate says how much; and one in which others with the same join or DISTINCT would have no part."""
+"""The share of a plan's cost that a rewrite must save. SURE: it only leaves out work. ROUGH: by estimate, it exchanges
+work for less work. UNSHARED: it would also prevent that other queries share the plan's join or DISTINCT."""
 
 RULES: dict[Rule, float] = {
     push_down_selections: SURE,
@@ -44,7 +45,7 @@ RULES: dict[Rule, float] = {
     push_down_distinct: ROUGH,
 }
 
-# The names under which rewrites are written down, which stay whatever a rule is called in the code.
+# The stored names of rewrites. They stay even if a rule is renamed in the code.
 NAMES: dict[Rule, str] = {
     push_down_selections: "push down selections",
     infer_selections: "infer selections",
@@ -57,17 +58,17 @@ NAMES: dict[Rule, str] = {
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A plan, and how it came about."""
+    """A plan, and the rewrites that led to it."""
 
     plan: Emit
     applied: tuple[Rewrite, ...] = ()
 
 
 def rewrite_unless_shared(plan: Emit, statistics: Statistics | None = None, paid: float = 0.0) -> Rewritten:
-    """The same for a plan whose core (`plan/shared_core.py`) others may have: it stays as it is unless much is saved.
+    """Rewrites a plan whose core (`plan/shared_core.py`) could be shared, but only if that saves much.
 
-    Selections need not be moved: a join tests each input's own before anything else. `paid`: what of the plan's cost is
-    spent anyway, because its core runs already; a plan without that core has to cost less than what is left.
+    Selections need not be moved, because a join tests those of single inputs first. `paid`: the part of the plan's cost
+    that is spent anyway because its core runs already. A plan without that core must cost less than the rest.
     """
     rules = {rule: UNSHARED for rule, worth in RULES.items() if worth == ROUGH}
     shaped = rewrite(plan, statistics, rules)
@@ -79,7 +80,7 @@ def rewrite_unless_shared(plan: Emit, statistics: Statistics | None = None, paid
 
 
 def rewrite(plan: Emit, statistics: Statistics | None = None, rules: Mapping[Rule, float] = RULES) -> Rewritten:
-    """The cheapest plan that the rules find, step by step; `rules` with the part of the cost that each must save."""
+    """The cheapest plan that the rules find, step by step. `rules`: the share of the cost that each rule must save."""
     statistics = statistics or Statistics()
     cost = costed(plan, statistics).total
     applied: list[Rewrite] = []
@@ -100,20 +101,20 @@ def rewrite(plan: Emit, statistics: Statistics | None = None, rules: Mapping[Rul
 
 
 def rewritten_again(plan: Emit, decided: Decided, query: str) -> Rewritten:
-    """The plan that rewrites of a query once led to; SnapshotError where one of them cannot be made any more."""
+    """The plan after the stored rewrites of a query; SnapshotError if one of them is no longer possible."""
     rules = {name: rule for rule, name in NAMES.items()}
     found, steps = plan, decided.rewrites or ()
     for number, step in enumerate(steps, 1):
         rule = rules.get(step.name)
         if rule is None:
-            raise _refused(query, number, step, "this panewise has no such rule")
+            raise _refused(query, number, step, "this version of panewise has no such rule")
         places = (below for place, variant, below in everywhere(found.input, rule) if _is(step, place, variant))
         below = next(places, None)
         if below is None:
-            raise _refused(query, number, step, "the rule does not apply where it was applied")
+            raise _refused(query, number, step, "the rule no longer applies at its place in the plan")
         found = replace(found, input=below)
     if steps and decided.gives and outline(found) != decided.gives:
-        raise _refused(query, len(steps), steps[-1], "it leads to another plan now")
+        raise _refused(query, len(steps), steps[-1], "it now leads to another plan")
     return Rewritten(found, steps)
 
 
@@ -123,16 +124,16 @@ def _is(step: Rewrite, place: Place, variant: int) -> bool:
 
 def _refused(query: str, number: int, step: Rewrite, reason: str) -> SnapshotError:
     return SnapshotError(
-        f"the state of query '{query}' is that of a plan whose rewrite {number} is '{step.name}', and that cannot be "
-        f"made again: {reason}",
-        hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
+        f"the stored state of query '{query}' belongs to a plan whose rewrite {number}, '{step.name}', cannot be "
+        f"repeated: {reason}",
+        hint="use the version that wrote it, or drop the query there and create it again here",
     )
 
 
 def everywhere(node: Node, rule: Rule, place: Place = ()) -> Iterator[tuple[Place, int, Node]]:
-    """The plan with the rule applied at one of its nodes, for every such node; inner queries are plans of their own.
+    """The plan with the rule applied at one of its nodes, for every such node. Inner queries are separate plans.
 
-    With the place of the node, by the numbers of children, and the number of the plan among those that the rule gives.
+    Each comes with the path to the node, as numbers of children, and the number of the plan among those of the rule.
     """
     for variant, changed in enumerate(rule(node)):
         yield place, variant, changed
@@ -153,7 +154,7 @@ def everywhere(node: Node, rule: Rule, place: Place = ()) -> Iterator[tuple[Plac
 
 
 def _children(node: Node) -> Iterator[tuple[str, Node | tuple[Node, ...]]]:
-    """Inputs by the name of their field."""
+    """The inputs of a node, with the names of their fields."""
     for field in fields(node):
         value = getattr(node, field.name)
         if isinstance(value, Node) or (field.name == "inputs" and isinstance(value, tuple)):

@@ -1,9 +1,9 @@
-"""What is known, or assumed, of the streams that a plan reads.
+"""Measurements of the streams that a plan reads, and the assumptions in place of those that are missing.
 
-Where nothing was measured: `RATE` rows a second of every stream, `DISTINCT` values of every column, of the keys that
-NOT EXISTS asks for `MATCHED` among those that the right side can have, and customary shares of rows for each kind of
-predicate. So a plan without measurements is judged by its windows and its shape alone, always in the same way. What was
-decided by measurements is written down (`plan/decided.py`), and a restored query runs the same plan.
+Assumptions: every stream has `RATE` rows a second, every column `DISTINCT` values, `MATCHED` of the keys that NOT
+EXISTS looks up can occur on its right side, and each kind of predicate has a customary selectivity. So the cost of a
+plan without measurements depends only on its windows and its shape. Decisions by measurements are stored
+(`plan/decided.py`), and a restored query runs the same plan.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from panewise.language.expressions import Expression
 
 RATE = 1_000.0  # rows a second
 DISTINCT = 1_000.0  # values of a column
-MATCHED = 0.5  # of the keys on the left of a negation, those that the right has
+MATCHED = 0.5  # share of the keys on the left of a negation that the right can have
 TABLE_ROWS = 1_000.0
-COMPARED = 1 / 3  # of the rows that pass <, <=, BETWEEN
-OTHERWISE = 1 / 2  # of the rows that pass any other predicate
-ENDLESS = 86_400.0  # seconds that a row stays in a window without an end
+COMPARED = 1 / 3  # share of the rows that pass <, <=, BETWEEN
+OTHERWISE = 1 / 2  # share of the rows that pass any other predicate
+ENDLESS = 86_400.0  # seconds for which a row counts as alive in a window without an end
 
-PASSED = 0.05  # touches: a row that is tested or handed on, column by column
-PROBED = 0.1  # touches: a row that a probe looks at, and a result of a join
+PASSED = 0.05  # touches for a row that is tested or handed on, column by column
+PROBED = 0.1  # touches for a row that a probe looks at, and for a result of a join
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Measurements, by the names of streams, tables and columns as they were declared; what is missing is assumed.
+    """Measurements, by the declared names of streams, tables and columns. What is missing is assumed.
 
-    `selectivities` are by predicate as it stands in the plan.
+    `selectivities` are by predicate, in the form that it has in the plan.
 
     >>> Statistics(rates={"clicks": 5.0}).rate("clicks"), Statistics().rate("clicks")
     (5.0, 1000.0)
@@ -45,7 +45,7 @@ class Statistics:
         return self.rates.get(stream, RATE)
 
     def distinct(self, source: str, column: str) -> float:
-        """Values that the column can have."""
+        """The number of values that the column can have."""
         return max(1.0, self.distinct_counts.get((source, column), DISTINCT))
 
     def measured(self, source: str, column: str) -> bool:

@@ -1,5 +1,5 @@
 """Sharing: which queries may share partials, and into which trees a family is divided.
 
-`edges` counts the edges of windows, `costs` prices operations, `weave` divides families into trees, `selections` says
-what selections and groupings have in common, `report` tells what sharing did.
+`rules` says which queries may share. `edges` counts the edges of windows, `costs` prices operations, `weave` divides
+families into trees, `selections` finds what selections and groupings have in common, and `report` describes the result.
 """

@@ -1,12 +1,12 @@
-"""The sharing rules as a table: which queries may share state, and which are computed together when both are due.
+"""The sharing rules as a table: which queries may share state, and which are computed together if both are due.
 
-SS rules are about state, CS rules about computation. A rule's condition looks only at small descriptions of queries
-and synopses, so that EXPLAIN can cite it ("shares by SS1, CS2"), an optimizer can ask, and a rule more is one entry.
-Rules that save space at the price of probing more say so: a cost model decides whether to use them.
+SS rules are about state, CS rules about computation. A rule's condition needs only small descriptions of queries and
+synopses. So EXPLAIN can cite rules ("shares by SS1, CS2"), and a new rule is one more entry. Some rules save space but
+need more probes. They are marked, and a cost model decides whether to use them.
 
-Golab 2006, sections 8.3.1 to 8.3.3 and 8.4.3. Two conditions are ours: SS2 takes synopses of any one type (the thesis
-says running, because it keeps sums there), and CS8 asks that the longer period is a multiple of the shorter, because
-what a query reports may not depend on who shares with it.
+Golab 2006, sections 8.3.1 to 8.3.3 and 8.4.3. Two conditions are ours. SS2 accepts synopses of any one type; the thesis
+requires running ones, because it keeps sums there. CS8 requires that the longer period is a multiple of the shorter,
+because the reports of a query must not depend on the queries with which it shares.
 
 >>> of = dict(source="packets", states=frozenset({"sum of length"}))
 >>> synopsis = SynopsisKind(**of, type=SynopsisType.BASIC_INTERVAL, interval=1, intervals=8)
@@ -27,7 +27,7 @@ from panewise.optimize.sharing.selections.selections import EVERY_ROW, Selection
 
 
 class SynopsisType(Enum):
-    """How a synopsis is probed: two running values, O(log b) intervals, or all intervals from the youngest on."""
+    """How a synopsis is probed: two running values, O(log b) intervals, or all intervals from the newest on."""
 
     RUNNING = "running"
     INTERVAL = "interval"
@@ -41,10 +41,10 @@ class Allows(Enum):
 
 @dataclass(frozen=True)
 class SharingQuery:
-    """An aggregate over one window, or over a join of several: `lengths` has one window length per input.
+    """An aggregate over one window, or over a join of several. `lengths` has one window length per input.
 
-    `source` is what is aggregated, grouping included: equal sources have the same rows and groups. `period` and `phase`
-    say when it is answered, `output` what it makes of its states.
+    `source` identifies what is aggregated, including its grouping: equal sources have the same rows and groups.
+    `period` and `phase` say when the query is answered. `output` identifies what it computes from its states.
     """
 
     source: Hashable
@@ -59,10 +59,10 @@ class SharingQuery:
 
 @dataclass(frozen=True)
 class SynopsisKind:
-    """States of `intervals` (b) stretches of `interval` (s) units each, updated at `phase` modulo s.
+    """States of `intervals` (b) intervals of `interval` (s) units each, updated at `phase` modulo s.
 
-    `flagged` is None for one window; for a join of windows it is g, the number of oldest stretches that also keep
-    states without the results that involve the oldest part of one window.
+    `flagged` is None for one window. For a join of windows it is g: the g oldest intervals also keep states without the
+    results that involve the oldest part of one window.
     """
 
     source: Hashable
@@ -75,7 +75,7 @@ class SynopsisKind:
     selection: Selection = EVERY_ROW
 
     def reaches(self, lengths: Sequence[int]) -> bool:
-        """Whether it holds windows of these lengths: ns with 1 <= n <= b; of a join of two, unequal with b - g <= n."""
+        """Whether it has windows of these lengths: ns with 1 <= n <= b. Unequal windows of a join need b - g <= n."""
         if any(length % self.interval for length in lengths):
             return False
         counts = [length // self.interval for length in lengths]
@@ -88,7 +88,7 @@ class SynopsisKind:
 
 @dataclass(frozen=True)
 class Situation:
-    """Queries, the last of them the newcomer, and the synopses that they would read."""
+    """Queries, the last of which is new, and the synopses that they would read."""
 
     queries: tuple[SharingQuery, ...]
     synopses: tuple[SynopsisKind, ...] = ()
@@ -96,7 +96,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Rule:
-    """`trades_time_for_space`: not always a gain, so a cost decides; the others should always be applied."""
+    """A sharing rule. `trades_time_for_space`: not always a gain, so the cost decides; other rules always apply."""
 
     name: str
     says: str
@@ -111,7 +111,7 @@ def applicable(situation: Situation, rules: Sequence[Rule] | None = None) -> tup
 
 
 def synopsis_type(technique: str) -> SynopsisType:
-    """How a technique of `synopses.techniques` is probed by windows of different lengths."""
+    """How windows of different lengths probe a technique of `synopses.techniques`."""
     return _TYPES.get(technique, SynopsisType.BASIC_INTERVAL)
 
 
@@ -125,7 +125,7 @@ _TYPES = {
 
 
 def _one_synopsis(situation: Situation, joined: bool) -> bool:
-    """One synopsis holds what every query needs, over the rows that every query selects."""
+    """Whether one synopsis has what every query needs, over the rows that every query selects."""
     if len(situation.synopses) != 1 or not situation.queries:
         return False
     (synopsis,) = situation.synopses
@@ -140,7 +140,7 @@ def _one_synopsis(situation: Situation, joined: bool) -> bool:
 
 
 def _aligned(synopses: Sequence[SynopsisKind]) -> bool:
-    """Updated at the same times, so that their answers are about the same window."""
+    """Whether all are updated at the same times, so that their answers are for the same window."""
     return len({(synopsis.interval, synopsis.phase % synopsis.interval) for synopsis in synopses}) == 1
 
 
@@ -161,7 +161,7 @@ def _ss1(situation: Situation) -> bool:
 
 
 def _ss2(situation: Situation) -> bool:
-    """The newcomer's states lie in several aligned synopses, none of which has them all."""
+    """Whether the new query's states are in several aligned synopses, none of which has them all."""
     if not situation.queries or len(situation.synopses) < 2:
         return False
     query, synopses = situation.queries[-1], situation.synopses
@@ -178,7 +178,7 @@ def _ss2(situation: Situation) -> bool:
 
 
 def _cs3(situation: Situation) -> bool:
-    """Others compute from one of these synopses each what the newcomer then only puts together."""
+    """Whether each other query computes, from one of these synopses, something that the new query only combines."""
     *others, newcomer = situation.queries
     return all(
         query.source == newcomer.source
@@ -193,7 +193,7 @@ def _ss3(situation: Situation) -> bool:
 
 
 def _ss4(situation: Situation) -> bool:
-    """The synopses cover the newcomer's selection, each of them is needed, and all reach as far as its window."""
+    """Whether the synopses cover the new query's selection, each is needed, and all reach as far as its window."""
     if not situation.queries or not situation.synopses:
         return False
     query, synopses = situation.queries[-1], situation.synopses
@@ -206,7 +206,7 @@ def _ss4(situation: Situation) -> bool:
     ):
         return False
     if any(equal(query.selection, synopsis.selection) for synopsis in synopses):
-        return False  # the rules without selections do
+        return False  # the rules without selections apply
     if not query.algebra.commutative:
         return False
     cover = find_cover(
@@ -219,7 +219,7 @@ def _ss4(situation: Situation) -> bool:
 
 
 def _candidates_before(situation: Situation) -> bool:
-    """Whether the queries before the newcomer are those that the relevant synopses answer."""
+    """Whether the synopses answer all queries before the new one."""
     *candidates, newcomer = situation.queries
     return bool(candidates) and all(
         query.source == newcomer.source

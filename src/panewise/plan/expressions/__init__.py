@@ -1,4 +1,10 @@
-"""Scalar expressions of a plan: evaluated on Arrow batches, printed as Spark SQL, brought to one form."""
+"""Scalar expressions of a plan: evaluated on Arrow batches, printed as Spark SQL, brought to one form.
+
+`evaluate` compiles an expression to a function of a batch; its kernels are in the modules `evaluate_...`, on `vectors`,
+and `text_sizes` limits the texts that they make. `spark_sql` prints the same meaning for Spark. `canonical` gives equal
+expressions one form, `written_names` the text that is stored of them. `conjunctions` and `join_condition` divide
+conditions.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,9 @@
-"""One form for expressions that mean the same, so that equal selections and groupings are found equal.
+"""One form for expressions with the same meaning, so that equal selections and groupings are recognised.
 
-Operands of commutative operators are put in a fixed order, chains of AND and OR are flattened and lose repetitions, and
-comparisons point one way. Values do not change: exact arithmetic commutes, floating-point addition of two operands too.
-The order is that of the operands' written texts, because states are written down by their canonical arguments.
+Operands of commutative operators are put in a fixed order. Chains of AND and OR are flattened, sorted and freed of
+repetitions. `>` and `>=` become `<` and `<=`. Values do not change: exact arithmetic commutes, and so does
+floating-point addition of two operands. Operands are ordered by their written texts, because stored names of states
+contain them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _FLIPPED = {"gt": "lt", "ge": "le"}
 
 
 def canonical(expression: Expression) -> Expression:
-    """The representative of all expressions that this module knows to mean the same."""
+    """The canonical form: equal for all expressions that this module recognises as having the same meaning."""
 
     def change(node: Expression) -> Expression | None:
         if not isinstance(node, Call):

@@ -1,4 +1,4 @@
-"""Conditions as the parts that must all be true, and back."""
+"""Splits a condition into the parts that must all be true, and joins such parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from panewise.schema import BOOLEAN
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
-    """The parts of a condition; what is always true is none."""
+    """The conjuncts of a condition; none if it is always true."""
     if condition is None or (isinstance(condition, Literal) and condition.value is True):
         return []
     if isinstance(condition, Call) and condition.function == "and":
@@ -18,7 +18,7 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
-    """All of them; None where there are none."""
+    """The conjuncts joined by AND; None if there are none."""
     return chained(parts, _both) if parts else None
 
 

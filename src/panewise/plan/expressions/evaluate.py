@@ -1,9 +1,8 @@
 """Scalar expressions on Arrow batches: SQL's three-valued logic and TRY rules, one vectorised pass per node.
 
-`compiled` turns an expression into a function of a batch once, so that a call costs little more than its kernels:
-constant parts are folded, and an expression of one dictionary-encoded column is computed on the dictionary. Nothing
-raises because of data: a bad cast, a division by zero or an overflow is NULL. `spark_sql.py` prints the same
-meaning for Spark.
+`compiled` turns an expression into a function of a batch, so that a call costs little more than its kernels. Constant
+parts are folded, and an expression over one dictionary-encoded column is computed on the dictionary. No data raises an
+error: a bad cast, a division by zero or an overflow is NULL. `spark_sql.py` prints the same meaning for Spark.
 
 Comparisons of floating numbers follow Spark: NaN equals itself and is greater than every number, -0.0 equals 0.0.
 """
@@ -18,15 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.language.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
-from panewise.plan.expressions import evaluate_arithmetic, evaluate_dates, evaluate_strings
+from panewise.plan.expressions.evaluate_arithmetic import ARITHMETIC_KERNELS
 from panewise.plan.expressions.evaluate_casts import cast
+from panewise.plan.expressions.evaluate_dates import DATE_KERNELS
+from panewise.plan.expressions.evaluate_strings import STRING_KERNELS
 from panewise.plan.expressions.text_sizes import about_to_make, check_constant, counted, limited, makes_texts
 from panewise.plan.expressions.vectors import Operand
 from panewise.schema import BOOLEAN
 
 Kernel = Callable[[list[Operand], pa.DataType], pa.Array]
 Evaluator = Callable[[pa.RecordBatch], pa.Array]
-# An array of the batch's length, or a scalar where the value is constant.
+# Returns an array of the batch's length, or a scalar if the value is constant.
 _Step = Callable[[pa.RecordBatch], Operand]
 
 
@@ -44,7 +45,7 @@ def evaluate(expression: Expression, batch: pa.RecordBatch) -> pa.Array:
 
 
 def selected(predicate: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows for which the predicate is TRUE; FALSE and NULL drop a row.
+    """The rows for which the predicate is TRUE. Rows with FALSE or NULL are dropped.
 
     >>> from panewise.language.functions import resolve
     >>> from panewise.schema import DOUBLE
@@ -61,7 +62,7 @@ def selected(predicate: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def compiled(expression: Expression) -> Evaluator:
-    """A function from a batch to the expression's values; make it once, call it per batch.
+    """A function from a batch to the expression's values. Compile once and call it for every batch.
 
     >>> from panewise.schema import STRING
     >>> compiled(Literal(STRING, "x"))(pa.record_batch({"a": [1, 2]})).to_pylist()
@@ -82,7 +83,7 @@ def compiled(expression: Expression) -> Evaluator:
 
 
 def _column(column: ColumnRef, batch: pa.RecordBatch) -> pa.Array:
-    """The column itself, not a copy: `source.name` where the batch has such a column, otherwise `name`."""
+    """The column itself, not a copy: `source.name` if the batch has such a column, otherwise `name`."""
     if column.source is not None:
         index = batch.schema.get_field_index(f"{column.source}.{column.name}")
         if index >= 0:
@@ -93,7 +94,7 @@ def _column(column: ColumnRef, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _declared_column(column: ColumnRef, type: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
-    """The column in the one Arrow type that kernels know for its declared type."""
+    """The column in the Arrow type of its declared type, which is the only one that kernels support."""
     array = _column(column, batch)
     return array if array.type == type else array.cast(type, safe=False)
 
@@ -107,7 +108,7 @@ def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _through_dictionary(column: ColumnRef, step: _Step, batch: pa.RecordBatch) -> pa.Array:
-    """Computes on the distinct values and NULL where the only column is dictionary-encoded, and spreads the answers."""
+    """The step's values. If its only column is dictionary-encoded, they are computed once for each distinct value."""
     array = _column(column, batch)
     if not pa.types.is_dictionary(array.type) or len(array.dictionary) >= len(array):
         return step(batch)
@@ -124,7 +125,7 @@ def _through_dictionary(column: ColumnRef, step: _Step, batch: pa.RecordBatch) -
 
 
 def _step(expression: Expression) -> _Step | pa.Scalar:
-    """The evaluator of a node, or its value where it is constant."""
+    """The evaluator of a node, or its value if the node is constant."""
     match expression:
         case ColumnRef():
             return partial(_declared_column, expression, expression.type.to_arrow())
@@ -145,15 +146,15 @@ def _cast_step(expression: Cast) -> _Step | pa.Scalar:
     target = expression.type.to_arrow()
     operand = _step(expression.operand)
     if isinstance(operand, pa.Scalar):
-        return cast(_single(operand), target)[0]
+        return cast(_one_row(operand), target)[0]
     return lambda batch: cast(operand(batch), target)
 
 
 def _case_step(expression: Case) -> _Step | pa.Scalar:
-    """Nothing raises, so every branch is computed for every row."""
+    """The evaluator of a CASE. No branch can raise, so every branch is computed for every row."""
     parts = [_step(part) for part in expression.children()]
     if all(isinstance(part, pa.Scalar) for part in parts):
-        return _case([_single(part) for part in parts])[0]
+        return _case([_one_row(part) for part in parts])[0]
     return lambda batch: _case([_array(part, batch) for part in parts])
 
 
@@ -174,7 +175,7 @@ def _call_step(expression: Call) -> _Step | pa.Scalar:
         return pa.scalar(None, type)
     if len(constants) == len(arguments):
         subject = 1 if expression.function == "date_trunc" else 0
-        arguments[subject] = _single(arguments[subject])
+        arguments[subject] = _one_row(arguments[subject])
         with limited(check_constant):
             return kernel(arguments, type)[0]
     if len(arguments) == 1:
@@ -184,7 +185,7 @@ def _call_step(expression: Call) -> _Step | pa.Scalar:
     return lambda batch: kernel([a if isinstance(a, pa.Scalar) else a(batch) for a in arguments], type)
 
 
-def _single(scalar: pa.Scalar) -> pa.Array:
+def _one_row(scalar: pa.Scalar) -> pa.Array:
     return pa.array([scalar.as_py()], scalar.type) if not pa.types.is_timestamp(scalar.type) else pa.repeat(scalar, 1)
 
 
@@ -195,30 +196,30 @@ def _array(part: Any, batch: pa.RecordBatch) -> pa.Array:
 # ---- logic and comparison --------------------------------------------------------------------------------------------
 
 
-def _is_not_a_number(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    """is_nan: NULL is not NaN."""
+def _nan_or_false(operands: list[Operand], type: pa.DataType) -> pa.Array:
+    """The function is_nan; FALSE for NULL."""
     return pc.is_nan(operands[0]).fill_null(False)
 
 
-def _of_any_floats(operands: list[Operand]) -> bool:
+def _any_floats(operands: list[Operand]) -> bool:
     return any(pa.types.is_floating(operand.type) for operand in operands)
 
 
-def _is_nan(operand: Operand) -> Operand:
+def _nan_or_null(operand: Operand) -> Operand:
     """Whether the value is NaN; NULL stays NULL."""
     return pc.is_nan(operand)
 
 
-def _known_number(operand: Operand) -> bool:
+def _constant_not_nan(operand: Operand) -> bool:
     return isinstance(operand, pa.Scalar) and operand.as_py() == operand.as_py()
 
 
 def _equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
     left, right = operands
     equal = pc.equal(left, right)
-    if not _of_any_floats(operands) or _known_number(left) or _known_number(right):
+    if not _any_floats(operands) or _constant_not_nan(left) or _constant_not_nan(right):
         return equal
-    return pc.or_(equal, pc.and_(_is_nan(left), _is_nan(right)))
+    return pc.or_(equal, pc.and_(_nan_or_null(left), _nan_or_null(right)))
 
 
 def _not_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
@@ -227,26 +228,26 @@ def _not_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 def _less(operands: list[Operand], type: pa.DataType) -> pa.Array:
     left, right = operands
-    if not _of_any_floats(operands) or _known_number(right):
+    if not _any_floats(operands) or _constant_not_nan(right):
         return pc.less(left, right)
-    if _known_number(left):
+    if _constant_not_nan(left):
         return pc.invert(pc.less_equal(right, left))
-    return pc.or_(pc.less(left, right), pc.and_(_is_nan(right), pc.invert(_is_nan(left))))
+    return pc.or_(pc.less(left, right), pc.and_(_nan_or_null(right), pc.invert(_nan_or_null(left))))
 
 
 def _less_or_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
     left, right = operands
-    if not _of_any_floats(operands):
+    if not _any_floats(operands):
         return pc.less_equal(left, right)
     return pc.invert(_less([right, left], type))
 
 
 def _greater(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    return _less(operands[::-1], type) if _of_any_floats(operands) else pc.greater(*operands)
+    return _less(operands[::-1], type) if _any_floats(operands) else pc.greater(*operands)
 
 
 def _greater_or_equal(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    return _less_or_equal(operands[::-1], type) if _of_any_floats(operands) else pc.greater_equal(*operands)
+    return _less_or_equal(operands[::-1], type) if _any_floats(operands) else pc.greater_equal(*operands)
 
 
 def _is_distinct_from(operands: list[Operand], type: pa.DataType) -> pa.Array:
@@ -257,7 +258,7 @@ def _is_distinct_from(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 def _in(operands: list[Operand], type: pa.DataType) -> pa.Array:
     needle, items = operands[0], operands[1:]
-    if _of_any_floats(operands) or not isinstance(needle, pa.Array) or any(isinstance(i, pa.Array) for i in items):
+    if _any_floats(operands) or not isinstance(needle, pa.Array) or any(isinstance(i, pa.Array) for i in items):
         found = _equal([needle, items[0]], type)
         for item in items[1:]:
             found = pc.or_kleene(found, _equal([needle, item], type))
@@ -270,7 +271,7 @@ def _in(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 
 def _extreme(is_better: Callable[[list[Operand], pa.DataType], pa.Array]) -> Kernel:
-    """greatest and least: NULLs are skipped, the first of equals stays."""
+    """greatest and least, which ignore NULLs. Of equal values the first is the result."""
 
     def kernel(operands: list[Operand], type: pa.DataType) -> pa.Array:
         best = operands[0]
@@ -288,9 +289,9 @@ def _direct(function: Callable[..., pa.Array]) -> Kernel:
 
 
 KERNELS: dict[str, Kernel] = {
-    **evaluate_arithmetic.KERNELS,
-    **evaluate_dates.KERNELS,
-    **evaluate_strings.KERNELS,
+    **ARITHMETIC_KERNELS,
+    **DATE_KERNELS,
+    **STRING_KERNELS,
     "eq": _equal,
     "ne": _not_equal,
     "lt": _less,
@@ -303,14 +304,14 @@ KERNELS: dict[str, Kernel] = {
     "not": _direct(pc.invert),
     "is_null": _direct(pc.is_null),
     "is_not_null": _direct(pc.is_valid),
-    "is_nan": _is_not_a_number,
+    "is_nan": _nan_or_false,
     "in": _in,
     "coalesce": _direct(pc.coalesce),
     "greatest": _extreme(_greater),
     "least": _extreme(_less),
 }
 
-# Every other function is NULL where an argument is.
+# Every other function is NULL if an argument is NULL.
 _SEES_NULLS = frozenset(
     {"and", "or", "is_null", "is_not_null", "is_nan", "is_distinct_from", "in", "coalesce", "greatest", "least"}
 )

@@ -1,8 +1,8 @@
 """Arithmetic on Arrow arrays under TRY rules: an overflow or a division by zero gives NULL, never an error or a wrap.
 
-Whole numbers go through Arrow's checked kernels; only a batch that does overflow pays for finding out where. DECIMAL
-has at most 18 digits, so its units fit int64. Every kernel is a vectorised pass; `round_double` alone looks at single
-distinct values, and only those that lie on a decimal tie.
+Whole numbers use Arrow's checked kernels. Only if a batch overflows, a second pass finds the rows. DECIMAL has at most
+18 digits, so its units fit int64. Every kernel is a vectorised pass, except that `round_double` looks at single
+distinct values that are near a decimal tie.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _overflow_to_null(name: str, operands: list[Operand], type: pa.DataType) -> 
 
 
 def fitted_decimal(array: pa.Array, type: pa.DataType) -> pa.Array:
-    """A DECIMAL array of the same or a smaller scale as that type, NULL where it has too many digits."""
+    """A DECIMAL array of the same or a smaller scale converted to `type`, with NULL for values with too many digits."""
     if array.type == type:
         return array
     try:
@@ -83,7 +83,7 @@ def _modulo(operands: list[Operand], type: pa.DataType) -> pa.Array:
     """The remainder with the sign of the dividend."""
     left, right = (np.asarray(numbers(operand)) for operand in operands)
     if pa.types.is_decimal(type):
-        # The typing rules admit only operands that fit 18 digits at the larger scale.
+        # The typing rules allow only operands that fit in 18 digits at the larger scale.
         left = left * 10 ** (type.scale - operands[0].type.scale)
         right = right * 10 ** (type.scale - operands[1].type.scale)
     zero = right == 0
@@ -124,7 +124,7 @@ def _absolute(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 
 def _whole(direction: str) -> Kernel:
-    """floor and ceil to BIGINT, or to a DECIMAL without fraction."""
+    """floor or ceil to BIGINT, or to a DECIMAL without fraction digits."""
 
     def kernel(operands: list[Operand], type: pa.DataType) -> pa.Array:
         values = numbers(operands[0])
@@ -141,12 +141,12 @@ def _whole(direction: str) -> Kernel:
 
 
 def fitted_units(units: Vector, type: pa.DataType, operands: list[Operand]) -> pa.Array:
-    """Whole DECIMAL units, NULL where they have more digits than the type."""
+    """A DECIMAL array of these units, with NULL for values with more digits than the type."""
     return array_of(units, type, operands, np.abs(units) >= 10**type.precision)
 
 
 def _round(operands: list[Operand], type: pa.DataType) -> pa.Array:
-    """Half away from zero."""
+    """Rounds half away from zero."""
     subject, digits = operands[0], int(operands[1].as_py())
     if pa.types.is_floating(type):
         return array_of(round_double(numbers(subject), digits), type, [subject])
@@ -156,7 +156,7 @@ def _round(operands: list[Operand], type: pa.DataType) -> pa.Array:
         return subject if subject.type == type else subject.cast(type)
     if dropped > 19:
         return array_of(np.zeros(len(subject), dtype=np.int64), type, [subject])
-    # Python integers would not fit int64 past 18 digits; unsigned arithmetic on magnitudes does.
+    # Magnitudes are unsigned, because that of the least int64 does not fit int64.
     values = numbers(subject).astype(np.int64)
     magnitudes = np.where(values == INT64_MIN, np.uint64(2**63), np.abs(values).astype(np.uint64))
     unit = np.uint64(10**dropped)
@@ -178,15 +178,15 @@ def _limit(type: pa.DataType) -> int:
 def round_double(values: Vector, digits: int) -> Vector:
     """Rounds the shortest decimal text of each double, as Java's BigDecimal does: 2.675 to two digits is 2.68.
 
-    Scaling in binary decides every value that is clearly on one side; what lies near a tie, or is too large to scale
-    exactly, is rounded in decimal.
+    Values that are clearly on one side of a tie are scaled and rounded in binary. Values near a tie, and those too
+    large to scale exactly, are rounded in decimal.
     """
     power = 10.0 ** abs(digits)
     with np.errstate(all="ignore"):
         scaled = values * power if digits >= 0 else values / power
         magnitude = np.abs(scaled)
         nearest = np.floor(magnitude + 0.5)
-        # Half away from zero, and never a negative zero.
+        # Round half away from zero. Adding 0.0 turns a negative zero into a positive one.
         signed = np.where(values < 0, -nearest, nearest) + 0.0
         result = signed / power if digits >= 0 else signed * power
         unclear = (np.abs(magnitude - np.floor(magnitude) - 0.5) < 1e-6 + magnitude * 1e-15) | (magnitude > 2.0**49)
@@ -209,7 +209,7 @@ def _round_decimal(value: float, digits: int) -> float:
 
 
 def _of_doubles(function: Callable[..., Any], outside: Callable[..., Any] | None = None) -> Kernel:
-    """A NumPy function of doubles; `outside` tells where it is NULL."""
+    """A kernel from a NumPy function of doubles. `outside` says for which arguments the result is NULL."""
 
     def kernel(operands: list[Operand], type: pa.DataType) -> pa.Array:
         values = [numbers(operand) for operand in operands]
@@ -223,7 +223,7 @@ def _of_doubles(function: Callable[..., Any], outside: Callable[..., Any] | None
 
 def _power(base: Vector, exponent: Vector) -> Vector:
     result = np.power(base, exponent)
-    # C says that 1 to any power is 1; Java says NaN for an exponent of NaN or infinity.
+    # In C, 1 to any power is 1. In Java it is NaN if the exponent is NaN or infinite.
     return np.where((np.abs(base) == 1) & ~np.isfinite(exponent), np.nan, result)
 
 
@@ -236,7 +236,7 @@ def _not_positive(values: Vector) -> Vector:
 
 
 def _atan2(ordinate: Vector, abscissa: Vector) -> Vector:
-    # Adding zero makes a negative zero positive, as Spark does.
+    # Adding zero turns a negative zero into a positive one, as Spark does.
     return np.arctan2(ordinate + 0.0, abscissa + 0.0)
 
 
@@ -248,7 +248,7 @@ def _bitwise(function: Callable[..., pa.Array]) -> Kernel:
     return lambda operands, _: function(*operands)
 
 
-KERNELS: dict[str, Kernel] = {
+ARITHMETIC_KERNELS: dict[str, Kernel] = {
     "add": _arithmetic("add"),
     "sub": _arithmetic("sub"),
     "mul": _arithmetic("mul"),

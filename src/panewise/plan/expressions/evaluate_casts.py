@@ -1,14 +1,14 @@
-"""CAST on Arrow arrays under TRY rules: what the target cannot hold is NULL.
+"""CAST on Arrow arrays under TRY rules: a value that the target type cannot hold becomes NULL.
 
-Texts are read by the grammars below, on both hosts; spaces and control characters around them are ignored.
+On both hosts texts follow the grammars below. Spaces and control characters around them are ignored.
 
     whole number   [+-] digits
     number         [+-] digits [. digits] [e [+-] 1 to 5 digits], or NaN, [+-] inf, [+-] infinity in any case
     date           yyyy-m-d, or a timestamp without a zone
     timestamp      yyyy-m-d [h:m[:s[.f][zone]]] with a space or T between; a zone is Z, UTC or [+-]hh:mm
 
-Fractions are cut when they become whole numbers and rounded half away from zero when they become DECIMAL. Conversions
-between text and floating or DECIMAL numbers work on distinct values in Python, everything else is vectorised.
+A conversion to whole numbers cuts fractions; one to DECIMAL rounds them half away from zero. Conversions between text
+and floating or DECIMAL numbers work on distinct values in Python. All others are vectorised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FALSE_WORDS = ["f", "false", "n", "no", "0"]
 
 
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The array as the target type, NULL where a value does not fit.
+    """The array as the target type, with NULL for values that do not fit.
 
     >>> cast(pa.array(["12", " -3 ", "x"]), pa.int32()).to_pylist()
     [12, -3, None]
@@ -80,7 +80,7 @@ def _to_integer(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array_of(values.astype(limits.dtype), target, [array], outside)
     with np.errstate(all="ignore"):
         cut = np.trunc(values.astype(np.float64))
-        # 2**63 as a double is one more than the greatest BIGINT; Spark takes it for that, and so do we.
+        # The double 2**63 is one more than the greatest BIGINT. Spark converts it to the greatest BIGINT, and so do we.
         outside = ~((cut >= float(limits.min)) & (cut <= float(limits.max)))
         greatest = cut == 2.0**63
         whole = np.where(outside | greatest, 0, cut).astype(np.int64)
@@ -109,7 +109,7 @@ def _to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimal_text(text: str | None, target: pa.DataType) -> Decimal | None:
-    """The number in a text, rounded half away from zero to the scale of the target; None where it does not fit."""
+    """The number in a text, rounded half away from zero to the scale of the target; None if it does not fit."""
     if text is None or text == "None":
         return None
     value = Decimal(text)
@@ -131,7 +131,7 @@ def _from_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
         whole = np.where(units < 0, -quotient, quotient)
         limits = np.iinfo(target.to_pandas_dtype())
         return array_of(whole, target, [array], (whole < limits.min) | (whole > limits.max))
-    # Both operands are exact doubles up to 2**53 and 10**22, so that the quotient is rounded once.
+    # Up to 2**53 and 10**22 both operands are exact doubles, so the quotient is rounded only once.
     doubles = units / 10.0**scale
     large = np.abs(units) > 2**53
     if large.any():
@@ -158,7 +158,7 @@ def _to_string(array: pa.Array) -> pa.Array:
 
 
 def _floating_to_string(array: pa.Array) -> pa.Array:
-    """As Java prints: Arrow has the same digits and, between 0.001 and 10,000,000, the same form but for a final .0."""
+    """Texts as Java prints them. Arrow has the same digits; from 0.001 to 10,000,000 only a final .0 is missing."""
     with np.errstate(invalid="ignore"):
         magnitudes = np.abs(numbers(array))
         alike = (magnitudes >= 1e-3) & (magnitudes < 1e7)
@@ -176,7 +176,7 @@ def _floating_to_string(array: pa.Array) -> pa.Array:
 
 
 def _decimal_to_string(array: pa.Array) -> pa.Array:
-    """Plain digits with all of the scale, never an exponent."""
+    """Plain digits with as many decimals as the scale, without an exponent."""
     units, scale = numbers(array), array.type.scale
     digits = pc.utf8_lpad(array_of(np.abs(units), pa.int64(), [array]).cast(pa.string()), width=scale + 1, padding="0")
     sign = pc.if_else(pa.array(units < 0), "-", "")
@@ -188,7 +188,7 @@ def _decimal_to_string(array: pa.Array) -> pa.Array:
 
 
 def _java_text(value: float, shortest: str) -> str:
-    """A floating number as Java prints it, from the shortest digits that identify it: 0.001, 1.0E7, NaN."""
+    """A floating number as Java prints it (0.001, 1.0E7, NaN), made from the shortest digits that identify it."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -200,7 +200,7 @@ def _java_text(value: float, shortest: str) -> str:
         return minus + "0.0"
     text = "".join(map(str, digits)).rstrip("0")
     point = len(digits) + exponent
-    # Java shows at least two digits and chooses them as near as it can: the least double is 4.9E-324.
+    # Java prints at least two digits, and chooses the nearest: the least double is 4.9E-324.
     if len(text) == 1 and float(f"{value:.1e}") == value:
         text = f"{abs(value):.1e}".partition("e")[0].replace(".", "").rstrip("0")
     if -3 < point <= 7:
@@ -242,7 +242,7 @@ def _integer_from_text(text: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         return number.cast(target)
     except pa.ArrowInvalid:
-        # Something has too many digits: past 18 significant ones, decide in DECIMAL.
+        # A number has too many digits. DECIMAL decides whether it fits.
         significant = pc.replace_substring_regex(number, pattern=r"^(-?)0+([0-9])", replacement=r"\1\2")
         short = pc.less_equal(pc.utf8_length(significant), 20)
         wide = pc.if_else(short, significant, pa.scalar(None, pa.string())).cast(pa.decimal128(38, 0))
@@ -261,9 +261,9 @@ def _floating_from_text(text: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _instants_without_zone(text: pa.Array) -> pa.Array | None:
-    """The instants where every text is complete and without a zone, which Arrow reads fast; otherwise None."""
+    """The timestamps if every text is complete and has no zone, which Arrow parses fast; otherwise None."""
     lengths = pc.binary_length(text).fill_null(10).to_numpy()
-    # Of other lengths Arrow reads more forms than the grammar has.
+    # At other lengths Arrow accepts forms that the grammar does not have.
     if not (np.isin(lengths, (10, 16, 19)) | ((lengths >= 21) & (lengths <= 26))).all():
         return None
     try:
@@ -274,7 +274,7 @@ def _instants_without_zone(text: pa.Array) -> pa.Array | None:
 
 
 def _instant_from_text(text: pa.Array, target: pa.DataType) -> pa.Array:
-    """Dates and instants from their parts, each checked against the calendar and the clock."""
+    """Dates and timestamps, made from parts that are checked against the calendar and the clock."""
     quickly = _instants_without_zone(text)
     if quickly is not None:
         return cast(quickly, target)

@@ -1,4 +1,4 @@
-"""Parts of dates and instants, and arithmetic on them: always UTC, proleptic Gregorian, years 1 to 9999.
+"""Parts of dates and timestamps, and arithmetic on them: always in UTC, proleptic Gregorian, years 1 to 9999.
 
 TIMESTAMP is int64 microseconds and DATE int32 days since 1970-01-01. A result outside the years 1 to 9999 is NULL.
 """
@@ -19,7 +19,7 @@ Kernel = Callable[[list[Operand], pa.DataType], pa.Array]
 
 DATE_MIN = INSTANT_MIN // DAY
 DATE_MAX = INSTANT_MAX // DAY
-# 1970-01-01 was a Thursday: the week it is in began three days before.
+# 1970-01-01 was a Thursday; its week began three days before.
 _MONDAY_SHIFT = 3 * DAY
 _UNITS = {
     "DAY": DAY,
@@ -35,7 +35,7 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 def bounded_instants(
     values: Vector, type: pa.DataType, operands: list[Operand], null: Vector | None = None
 ) -> pa.Array:
-    """Microseconds as TIMESTAMP, NULL outside the years 1 to 9999 and where `null` says so."""
+    """Microseconds as TIMESTAMP, with NULL outside the years 1 to 9999 and where the mask `null` is true."""
     outside = (values < INSTANT_MIN) | (values > INSTANT_MAX)
     return array_of(values, type, operands, outside if null is None else outside | null)
 
@@ -44,7 +44,7 @@ def _part(kernel: Callable[..., pa.Array], **options: Any) -> Kernel:
     def part(operands: list[Operand], type: pa.DataType) -> pa.Array:
         instants = operands[0]
         if pa.types.is_timestamp(instants.type):
-            # Without a zone Arrow computes the same and needs no time zone database.
+            # Without a zone the result is the same, and Arrow needs no time zone database.
             instants = instants.view(pa.timestamp("us"))
         return kernel(instants, **options).cast(type)
 
@@ -78,7 +78,7 @@ def _from_epoch(unit: int) -> Kernel:
 
 def _timestamp_add(operands: list[Operand], type: pa.DataType) -> pa.Array:
     instants, durations = (np.asarray(numbers(operand)) for operand in operands)
-    # No duration longer than all of time can lead back into it, and below that the sum cannot wrap.
+    # A longer duration leads outside the years 1 to 9999 from every timestamp. With a shorter one the sum cannot wrap.
     span = INSTANT_MAX - INSTANT_MIN
     outside = (durations < -span) | (durations > span)
     values = instants + np.where(outside, 0, durations)
@@ -101,7 +101,7 @@ def _date_diff(operands: list[Operand], type: pa.DataType) -> pa.Array:
     return array_of(left - right, type, operands)
 
 
-KERNELS: dict[str, Kernel] = {
+DATE_KERNELS: dict[str, Kernel] = {
     "year": _part(pc.year),
     "quarter": _part(pc.quarter),
     "month": _part(pc.month),

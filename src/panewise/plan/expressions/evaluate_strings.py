@@ -1,8 +1,8 @@
-"""Text functions on Arrow arrays: positions and lengths count characters, patterns and paddings may be columns.
+"""Text functions on Arrow arrays. Positions and lengths count characters; patterns and paddings may be columns.
 
-Arrow's kernels take their options as constants. Where an option is a column the kernel runs once per distinct
-combination of options. Upper and lower case of anything but ASCII goes by distinct value through Python, which, like
-Spark, knows the mappings that change a text's length.
+Arrow's kernels take their options as constants. If an option is a column, the kernel runs once for each distinct
+combination of options. If texts are not ASCII, Python changes the case of each distinct value, because it knows the
+mappings that change a text's length, as Spark does.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from panewise.plan.expressions.text_sizes import about_to_make
 from panewise.plan.expressions.vectors import Operand, by_distinct_options, by_distinct_value
 
 Kernel = Callable[[list[Operand], pa.DataType], pa.Array]
-COUNTED_FROM = 1 << 20  # Bytes by which texts might grow from which on it is counted by how much they do.
+COUNTED_FROM = 1 << 20  # if texts might grow by more bytes than this, the growth is counted exactly
 
 
 def _with_options(kernel: Callable[[pa.Array, tuple[Any, ...]], pa.Array]) -> Kernel:
-    """A kernel of one text and constant options, made to accept columns as options and constants as the text."""
+    """A kernel that accepts columns as options and a constant as text, from one for a column and constant options."""
     return lambda operands, result: by_distinct_options(operands[0], operands[1:], kernel, result)
 
 
@@ -54,7 +54,7 @@ def _trim(kernel: Callable[..., pa.Array]) -> Kernel:
 
 
 def _substring(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
-    """SQL's SUBSTRING: counted from 1, 0 is 1 as well, below 0 from the end; the length counts from there."""
+    """SQL's SUBSTRING. Positions count from 1, and 0 means 1; negative positions count from the end."""
     position, length = options if len(options) == 2 else (options[0], 2**31 - 1)
     start = position - 1 if position > 0 else position
     if length <= 0:
@@ -76,7 +76,7 @@ def _right(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
 
 
 def _pad(on_the_left: bool) -> Callable[[pa.Array, tuple[Any, ...]], pa.Array]:
-    """Exactly so many characters: cut, or filled with the padding repeated from its beginning; NULL past the limit."""
+    """Cuts or pads texts to a width, repeating the padding from its beginning. NULL if the width exceeds the limit."""
 
     def padded(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
         if options[0] > PADDED_LENGTH_MAX:
@@ -103,12 +103,12 @@ def _concat(operands: list[Operand], type: pa.DataType) -> pa.Array:
 
 
 def _text_bytes(operand: Operand, rows: int) -> int:
-    """What an operand adds to the texts of so many rows."""
+    """The bytes that an operand adds to the texts of all rows."""
     return int(operand.as_buffer().size * rows if isinstance(operand, pa.Scalar) else operand.nbytes)
 
 
 def _replace(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
-    # Arrow does not return from an empty pattern.
+    # Arrow loops for ever on an empty pattern.
     if not options[0]:
         return text
     longer = len(options[1].encode()) - len(options[0].encode())
@@ -121,7 +121,7 @@ def _replace(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
 
 
 def _instr(text: pa.Array, options: tuple[Any, ...]) -> pa.Array:
-    """The position of the first occurrence in characters, from 1; 0 for none."""
+    """The position of the first occurrence in characters, from 1; 0 if there is none."""
     bytes_before = pc.find_substring(text, pattern=options[0])
     if pc.all(pc.string_is_ascii(text)).as_py() is not False:
         return pc.add(bytes_before, 1).cast(pa.int32())
@@ -141,7 +141,7 @@ def _like(ignore_case: bool) -> Kernel:
     return kernel
 
 
-KERNELS: dict[str, Kernel] = {
+STRING_KERNELS: dict[str, Kernel] = {
     "upper": _change_case(pc.utf8_upper, str.upper),
     "lower": _change_case(pc.utf8_lower, str.lower),
     "length": _length,

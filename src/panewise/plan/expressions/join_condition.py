@@ -1,9 +1,9 @@
-"""A join's condition taken apart: what filters one input, what an index answers, what is left.
+"""Divides the condition of a join into filters of single inputs, equalities for indices, and the rest.
 
-The condition is a conjunction. A conjunct that reads at most one input filters the input's rows before they are held.
-A conjunct `a = b` whose sides read one input each, not the same, and are of one type, is an equality; equalities that
-share a side are one class (a = b and b = c: rows match when all three are equal). Classes over the same inputs are one
-class with a key of several columns. Everything else is the residual, evaluated on candidate results.
+The condition is a conjunction. A conjunct that reads at most one input filters that input's rows before they are held.
+A conjunct `a = b` is an equality if its sides have one type and read one input each, which must differ. Equalities that
+share a side form one class (a = b and b = c: rows match if all three are equal). Classes over the same inputs are one
+class with a key of several columns. The other conjuncts are the residual, which is evaluated on candidate results.
 
     R.x = S.x AND S.x = T.x AND R.y = S.y + 1 AND R.z > 3 AND S.u < T.v
         class {R.x, S.x, T.x}, class {R.y, S.y + 1}; filter of R: R.z > 3; residual: S.u < T.v
@@ -22,12 +22,12 @@ from panewise.language.expressions import Call, ColumnRef, Expression
 from panewise.plan.expressions.conjunctions import conjunction, conjuncts
 from panewise.schema import BOOLEAN, DataType
 
-Term = tuple[int, Expression]  # the input and what is read from it
+Term = tuple[int, Expression]  # the number of an input, and an expression over it
 
 
 @dataclass(frozen=True)
 class KeyClass:
-    """Rows of its inputs match when their keys are equal. The key of an input is some expressions over its columns."""
+    """Rows match if their keys are equal. The key of an input consists of expressions over its columns."""
 
     keys: dict[int, tuple[Expression, ...]]
 
@@ -38,7 +38,7 @@ class KeyClass:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """`filters` by input; None is a condition that always holds."""
+    """The parts of a condition. `filters` has one filter for each input; None always holds."""
 
     filters: tuple[Expression | None, ...]
     classes: tuple[KeyClass, ...]
@@ -66,7 +66,7 @@ def taken_apart(schemas: Sequence[pa.Schema], condition: Expression | None) -> J
 
 
 def resolved(column: ColumnRef, names: Iterator[str] | Sequence[str] | dict[str, int]) -> str:
-    """The name under which a batch holds the column: `source.name` where there is one, otherwise `name`."""
+    """The name of the column in a batch: `source.name` if that is in `names`, otherwise `name`."""
     qualified = f"{column.source}.{column.name}"
     return qualified if column.source is not None and qualified in names else column.name
 
@@ -86,7 +86,7 @@ def _equality(conjunct: Expression, owners: dict[str, int]) -> tuple[Term, Term]
 
 
 def _classes(equalities: Sequence[tuple[Term, Term]], filters: list[list[Expression]]) -> tuple[KeyClass, ...]:
-    """The classes; where one holds two terms of an input, that these are equal becomes a filter of the input."""
+    """The classes. If a class has two terms of one input, their equality is added to the input's filters."""
     groups: list[list[Term]] = []
     for pair in equalities:
         touched = [group for group in groups if any(term in group for term in pair)]

@@ -1,8 +1,8 @@
-"""Scalar expressions as Spark SQL text that gives the same values as `evaluate`.
+"""Scalar expressions as Spark SQL text with the same values as `evaluate`.
 
 The text depends neither on the session's ANSI setting nor on its time zone. Arithmetic and casts are printed as Spark's
-`try_` functions; calendar arithmetic works on `unix_micros` and on TIMESTAMP_NTZ counted from the epoch, which Spark
-always reads as UTC. Known differences: Spark's transcendental functions may differ in the last digit, and a Java before
+`try_` functions. Calendar arithmetic works on `unix_micros` and on TIMESTAMP_NTZ counted from the epoch, which Spark
+always reads as UTC. Known differences: transcendental functions may differ in the last digit, and Java before version
 19 prints some doubles with one digit more than needed.
 """
 
@@ -75,7 +75,7 @@ def _literal(literal: Literal) -> str:
     if name == "BOOLEAN":
         return "TRUE" if value else "FALSE"
     if name == "INT":
-        # The least INT is no literal of its own: 2147483648 is read before its sign.
+        # Spark cannot parse the least INT as a literal, because it reads 2147483648 before the sign.
         return str(value) if value != _INT32_MIN else f"CAST({value} AS INT)"
     if name == "BIGINT":
         return f"{value}L"
@@ -95,7 +95,7 @@ def _floating_literal(value: float, type: DataType) -> str:
     if math.isnan(value) or math.isinf(value):
         word = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return f"CAST('{word}' AS {type.name})"
-    # Spark's parser refuses doubles next to the limits, its casts do not.
+    # Spark's parser refuses doubles near the limits; its casts accept them.
     plain = type == DOUBLE and (value == 0 or 1e-300 < abs(value) < 1e300)
     return f"{value!r}D" if plain else f"CAST('{value!r}' AS {type.name})"
 
@@ -116,18 +116,18 @@ def _arithmetic(name: str) -> Printer:
         if call.type.integral and name in ("try_add", "try_multiply"):
             arguments = _kept_apart(call, arguments)
         text = f"{name}({', '.join(arguments)})"
-        # Spark's own result has up to 38 digits; ours is cut to the declared type, NULL past it.
+        # Spark's result has up to 38 digits. Ours has the declared type, and is NULL if it has too many digits.
         return f"try_cast({text} AS {_spark_type(call.type)})" if call.type.name == "DECIMAL" else text
 
     return printed
 
 
 def _kept_apart(call: Call, arguments: list[str]) -> list[str]:
-    """Operands of a sum (or product) of whole numbers, hidden from an optimizer that would regroup nested ones.
+    """Operands of a sum (or product) of whole numbers that Spark's optimizer cannot regroup.
 
-    Spark's ReorderAssociativeOperator turns try_add(try_add(x, 5), -5) into x, though x + 5 may overflow and so be
-    NULL. Subtracting 0 ends the chain and costs nothing; it is done wherever another sum (or product) lies below, since
-    other rules may bring that one to the top.
+    Spark's ReorderAssociativeOperator turns try_add(try_add(x, 5), -5) into x, although x + 5 may overflow and be NULL.
+    Subtracting 0 ends the chain and costs nothing. It is added if there is another sum (or product) anywhere below,
+    because other rules may move that one to the top.
     """
     zero = "0" if call.type.name == "INT" else "0L"
     return [
@@ -155,7 +155,7 @@ def _absolute(call: Call, arguments: list[str]) -> str:
 
 def _integer_divide(call: Call, arguments: list[str]) -> str:
     left, right = arguments
-    # Only a divisor of -1 can overflow; it is a negation.
+    # Only division by -1 can overflow. It is printed as a negation.
     return (
         f"CASE WHEN {right} = -1L THEN try_subtract(0L, {left}) "
         f"WHEN {right} <> 0L THEN {left} div nullif(nullif({right}, 0L), -1L) END"
@@ -197,7 +197,7 @@ def _change_case(name: str) -> Printer:
     def printed(call: Call, arguments: list[str]) -> str:
         (argument,) = call.arguments
         if isinstance(argument, Call) and argument.function in ("upper", "lower"):
-            # Spark's optimizer drops the inner of two changes of case, as if no letter changed for good.
+            # Spark's optimizer drops the inner of two changes of case, which is wrong for some letters.
             return f"{name}(concat({arguments[0]}, ''))"
         return f"{name}({arguments[0]})"
 
@@ -208,7 +208,7 @@ def _pad(name: str) -> Printer:
     def printed(call: Call, arguments: list[str]) -> str:
         text, width, padding = arguments
         if not isinstance(call.arguments[1], Literal):
-            # Overflows, and so is NULL, past the limit.
+            # A width above the limit overflows, so the result is NULL.
             room = 2**31 - 1 - PADDED_LENGTH_MAX
             width = f"try_subtract(try_add(try_subtract({width}, 0), {room}), {room})"
         return f"{name}({text}, {width}, {padding})"
@@ -241,7 +241,7 @@ def _date_trunc(call: Call, arguments: list[str]) -> str:
 
 def _from_epoch(unit: int) -> Printer:
     def printed(call: Call, arguments: list[str]) -> str:
-        # The subtraction keeps a product in the argument from being regrouped with the unit, see _kept_apart.
+        # The subtraction prevents that a product in the argument is regrouped with the unit; see _kept_apart.
         return bounded_micros(arguments[0] if unit == 1 else f"try_multiply(try_subtract({arguments[0]}, 0L), {unit}L)")
 
     return printed
@@ -253,7 +253,7 @@ def _timestamp_add(call: Call, arguments: list[str]) -> str:
 
 def _date_add(call: Call, arguments: list[str]) -> str:
     days = f"try_add(unix_date({arguments[0]}), try_subtract({arguments[1]}, 0))"
-    # The same two-sided check as bounded_micros, in days.
+    # The two-sided check of bounded_micros, in days.
     above, below = 2**31 - 1 - _DATE_MAX, _DATE_MIN - _INT32_MIN
     days = f"try_subtract(try_add(try_subtract({days}, 0), {above}), {above})"
     return f"date_from_unix_date(try_add(try_subtract({days}, {below}), {below}))"

@@ -1,7 +1,7 @@
-"""Casts and instants as Spark SQL text, independent of the session's ANSI setting and time zone.
+"""Casts and timestamps as Spark SQL text, independent of the session's ANSI setting and time zone.
 
-Texts become numbers, dates and instants only where they follow the grammars of `evaluate_casts.py`: Spark alone would
-also read `1d` as a number, and an instant without a zone in the session's zone.
+A text becomes a number, date or timestamp only if it follows the grammars of `evaluate_casts.py`. Spark alone would
+also read `1d` as a number, and a timestamp without a zone in the session's zone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from panewise.temporal import DAY, INSTANT_MAX, INSTANT_MIN
 _BLANK = r"[\\x00-\\x20\\x7f]*"
 _NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,5})?"
 _NUMBER_WORD = "((?i)nan|[+-]?inf|[+-]?infinity)"
-# Year 0 is a year for Spark; ours begin with 1.
+# Spark has a year 0; our first year is 1.
 _DATE = "(?!0000)[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
 _TIME = "[ T][0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]{1,9})?)?"
 _ZONED_TIME = "[ T][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}([.][0-9]{1,9})?(Z| ?UTC|[+-][0-9]{2}:[0-9]{2})"
@@ -20,7 +20,7 @@ _EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
 def text_literal(text: str) -> str:
-    """A text as a Spark SQL literal, every character but printable ASCII escaped."""
+    """A text as a Spark SQL literal, with every character escaped that is not printable ASCII."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + "".join(c if " " <= c <= "~" else _escape(c) for c in escaped) + "'"
 
@@ -31,7 +31,7 @@ def _escape(character: str) -> str:
 
 
 def naive_timestamp(instant: str) -> str:
-    """A TIMESTAMP as the wall clock of UTC, which has no zone for the session to apply."""
+    """A TIMESTAMP as TIMESTAMP_NTZ in UTC, to which the session's time zone does not apply."""
     return f"timestampadd(MICROSECOND, unix_micros({instant}), {_EPOCH})"
 
 
@@ -43,11 +43,11 @@ def date_micros(date: str) -> str:
 def bounded_micros(micros: str) -> str:
     """Microseconds as TIMESTAMP, NULL outside the years 1 to 9999.
 
-    Moving the range to each end of BIGINT and back lets the overflow of try_add and try_subtract do the check, so that
-    the text of `micros`, which may be long, stands here once.
+    The range is moved to each end of BIGINT and back, so that overflows of try_add and try_subtract do the check. So
+    the text of `micros`, which may be long, is needed only once.
     """
     above, below = 2**63 - 1 - INSTANT_MAX, INSTANT_MIN + 2**63
-    # A try_add next to another could be regrouped by the optimizer: a try_subtract stands between.
+    # Spark's optimizer could regroup two nested try_adds. The try_subtract between them prevents that.
     checked = f"try_subtract(try_add(try_subtract({micros}, 0L), {above}L), {above}L)"
     return f"timestamp_micros(try_add(try_subtract({checked}, {below}L), {below}L))"
 
@@ -78,7 +78,7 @@ def _from_text(text: str, target: DataType) -> str:
         return f"CASE WHEN {text} RLIKE '{pattern}' THEN try_cast({text} AS {target}) END"
     if target.name == "DECIMAL":
         return f"CASE WHEN {text} RLIKE '^{_BLANK}{_NUMBER}{_BLANK}$' THEN try_cast({text} AS {_type_text(target)}) END"
-    # Spark reads TIMESTAMP_NTZ without regard to any zone, even one that the text names.
+    # Spark ignores every zone when it reads a TIMESTAMP_NTZ, even one that the text names.
     unzoned = f"{text} RLIKE '^{_BLANK}{_DATE}({_TIME})?{_BLANK}$'"
     trimmed = f"regexp_replace({text}, '^{_BLANK}|{_BLANK}$', '')"
     clock = f"try_cast({trimmed} AS TIMESTAMP_NTZ)"

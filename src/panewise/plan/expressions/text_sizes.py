@@ -1,10 +1,10 @@
-"""What texts take that expressions make: said before they are made, and refused where it is too much.
+"""Limits the memory of the texts that expressions make.
 
 A few characters of CQL can ask for any number of bytes: `REPLACE(LPAD(s, 10000, 'a'), 'a', LPAD(s, 10000, 'a'))` makes
-100 MB of one row. Kernels that make longer texts than they are given call `about_to_make` first. A one-time query says
-with `limited` how much it may make; elsewhere the limit is that of one Arrow array.
+100 MB from one row. Kernels whose results are longer than their arguments call `about_to_make` first, which raises if
+that is too much. A one-time query sets its limit with `limited`; elsewhere the limit is that of one Arrow array.
 
-`cells_of` is an estimate of the same without any rows, for those who choose how many rows to compute at a time.
+`cells_of` estimates the memory for each row of an expression, to choose how many rows to compute at a time.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from panewise.schema import STRING
 ARRAY_BYTES_MAX = 2**31 - 1
 CONSTANT_BYTES_MAX = 1 << 20
 CELL_BYTES = 8
-BY_OPTION_CELLS = 256  # A kernel that is called once for each distinct option takes about as long as so many cells.
+BY_OPTION_CELLS = 256  # the cost, in cells, of a kernel that is called once for each distinct option
 
 _GROWING = ("lpad", "rpad", "concat", "replace")
 _WITH_OPTIONS = (
     "lpad", "rpad", "replace", "substring", "left", "right", "instr", "starts_with", "ends_with", "contains",
 )  # fmt: skip
 
-_made: ContextVar[int | None] = ContextVar("made", default=None)  # bytes of texts, by the evaluation that goes on
+_made: ContextVar[int | None] = ContextVar("made", default=None)  # bytes of texts that the running evaluation has made
 _check: ContextVar[Callable[[int], None] | None] = ContextVar("check", default=None)
 
 
 def about_to_make(size: int) -> None:
-    """Texts of so many bytes are about to be made; raises where that is too much."""
+    """To be called before texts of `size` bytes are made. Raises if that is too much."""
     check = _check.get()
     if check is not None:
         made = _made.get()
@@ -55,7 +55,7 @@ def check_constant(size: int) -> None:
 
 @contextmanager
 def limited(check: Callable[[int], None]) -> Iterator[None]:
-    """Inside, `check` is called with the bytes of texts that one evaluation of an expression has made so far."""
+    """Inside, `about_to_make` calls `check` with the bytes that the evaluation of an expression has made so far."""
     token = _check.set(check)
     try:
         yield
@@ -64,7 +64,7 @@ def limited(check: Callable[[int], None]) -> Iterator[None]:
 
 
 def counted(evaluate: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch) -> pa.Array:
-    """One evaluation of an expression."""
+    """Evaluates an expression and counts the bytes of the texts that it makes."""
     token = _made.set(0)
     try:
         return evaluate(batch)
@@ -77,7 +77,7 @@ def makes_texts(expression: Expression) -> bool:
 
 
 def cells_of(expressions: Iterable[Expression]) -> int:
-    """About how many values of eight bytes are computed for each row, and held at the same time at most.
+    """An estimate of the number of eight-byte values that are computed for each row and held at the same time.
 
     >>> from panewise.language.expressions import ColumnRef
     >>> text = ColumnRef(STRING, "s")
@@ -88,11 +88,11 @@ def cells_of(expressions: Iterable[Expression]) -> int:
 
 
 def _widths(expression: Expression) -> dict[int, int]:
-    """Of each node, by its position."""
+    """The width of each node in cells, by its position in `walk`."""
     nodes = list(expression.walk())
     positions = {id(node): position for position, node in enumerate(nodes)}
     widths: dict[int, int] = {}
-    for position in range(len(nodes) - 1, -1, -1):  # what a node reads stands behind it
+    for position in range(len(nodes) - 1, -1, -1):  # the children of a node come after it
         node = nodes[position]
         widths[position] = _width(node, [widths[positions[id(child)]] for child in node.children()])
     return widths

@@ -1,8 +1,8 @@
-"""Between Arrow arrays and NumPy vectors, without copying where the data allows it.
+"""Converts between Arrow arrays and NumPy vectors, without copying if the data allows it.
 
-A kernel receives operands: an Arrow array, or an Arrow scalar where the operand is a constant (never NULL, and never
-all operands at once). `numbers` shows an operand's values as NumPy; what stands in NULL slots is arbitrary. `array_of`
-turns a vector back into Arrow with the NULLs of the operands it came from.
+An operand of a kernel is an Arrow array, or an Arrow scalar if it is constant. Scalars are never NULL, and at least one
+operand is an array. `numbers` gives an operand's values as a NumPy vector, in which NULLs have arbitrary values.
+`array_of` turns a vector back into an Arrow array with the NULLs of its operands.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def numbers(operand: Operand) -> Vector:
         value = operand.value if pa.types.is_timestamp(type) or pa.types.is_date(type) else operand.as_py()
         return storage(type).type(value)
     if pa.types.is_decimal(type):
-        # The low half of each little-endian 128-bit integer; the high half is its sign alone below 19 digits.
+        # The low half of each little-endian 128-bit integer. Below 19 digits the high half has only the sign.
         halves = np.frombuffer(operand.buffers()[1], dtype=np.int64)
         return halves[2 * operand.offset : 2 * (operand.offset + len(operand)) : 2]
     if len(operand) == 0:
@@ -48,7 +48,7 @@ def numbers(operand: Operand) -> Vector:
 
 
 def array_of(values: Vector, type: pa.DataType, operands: list[Operand], null: Vector | None = None) -> pa.Array:
-    """The vector as an Arrow array of that type, NULL where an operand or the mask `null` says so."""
+    """The vector as an Arrow array of that type, with NULL where an operand is NULL or the mask `null` is true."""
     if pa.types.is_decimal(type):
         halves = np.empty((len(values), 2), dtype=np.int64)
         halves[:, 0] = values
@@ -73,7 +73,7 @@ def without(array: pa.Array, null: Vector) -> pa.Array:
 
 
 def by_distinct_value(array: pa.Array, function: Callable[[Any], Any], type: pa.DataType) -> pa.Array:
-    """A Python function of each distinct value: the last resort, where neither Arrow nor NumPy has the operation."""
+    """Applies a Python function to each distinct value. For operations that neither Arrow nor NumPy has."""
     encoded = array.dictionary_encode()
     mapped = pa.array([function(value) for value in encoded.dictionary.to_pylist()], type)
     return mapped.take(encoded.indices)
@@ -82,9 +82,9 @@ def by_distinct_value(array: pa.Array, function: Callable[[Any], Any], type: pa.
 def by_distinct_options(
     subject: Operand, options: list[Operand], kernel: Callable[[pa.Array, tuple[Any, ...]], pa.Array], type: pa.DataType
 ) -> pa.Array:
-    """A kernel that takes options as constants, called once per distinct combination of them.
+    """Calls a kernel with constant options once for each distinct combination of options.
 
-    `subject` may be a constant too; the result is NULL where any operand is.
+    `subject` may be a constant too. The result is NULL where an operand is NULL.
     """
     constants = [operand.as_py() if isinstance(operand, pa.Scalar) else None for operand in options]
     arrays = [operand for operand in options if isinstance(operand, pa.Array)]

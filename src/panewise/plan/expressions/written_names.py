@@ -1,16 +1,15 @@
-"""Expressions, types and kinds of states as text that is written down, by names that stay.
+"""Expressions, types and kinds of states as stored text, with names that never change.
 
-Snapshots and pages of state call a state by this text, or by a hash of it (`StateKey.written`, `StateKey.name`), and
-the order of operands in a canonical expression follows from it. So the text of a value never changes. Its names stand
-in the table at the end: a rename in the code changes the class there, or makes `name` into `name=field`, and the text
-stays. A class that is not in the table fails an assertion when it is written; a field that is not, when this module is
-imported.
+Snapshots and pages name a state by this text or by a hash of it (`StateKey.written`, `StateKey.name`), and the order of
+operands in a canonical expression depends on it. So the text of a value must never change. Its names are in the table
+at the end. After a rename in the code, change the class in the table, or `name` to `name=field`; the text stays.
+Writing an instance of a class that is not in the table fails an assertion. A field that is not in the table fails one
+when this module is imported.
 
-Names that are values here, those of functions, columns and kinds (`add`, `sum_integer`), are parts of the text as they
-are: they are not renamed.
+Names of functions, columns and kinds (`add`, `sum_integer`) are values and part of the text. They are never renamed.
 
-The texts are what `repr` gave when they were first written down. Writing is linear in the size of an expression, and
-about as fast as `repr`; a `StateKey` keeps its text.
+The texts are those that `repr` gave when they were first stored. Writing is linear in the size of an expression, and
+about as fast as `repr`. A `StateKey` caches its text.
 """
 
 from __future__ import annotations
@@ -41,8 +40,11 @@ def written(value: Any) -> str:
 
 
 def by_fields(cls: type, name: str, names: str, *, unwritten: str = "") -> Writer:
-    """The writer of a dataclass. `names`: its fields as they are written, in that order; `written=field` where the code
-    calls a field otherwise. Every field has a name, or is in `unwritten`."""
+    """The writer of a dataclass.
+
+    `names`: the written names of its fields, in order; `written=field` if the field has another name in the code. Every
+    field has a written name or is in `unwritten`.
+    """
     pairs = [text.partition("=") for text in names.split()]
     labelled = [(f"{label}=", field or label) for label, _, field in pairs]
     known = {field.name for field in fields(cls)}
@@ -59,8 +61,10 @@ def by_fields(cls: type, name: str, names: str, *, unwritten: str = "") -> Write
 
 
 def by_members(cls: type[Enum], name: str, names: str) -> Writer:
-    """The writer of an enumeration. `names`: its members as they are written, `name:value`; `name:value=member` where
-    the code calls a member otherwise."""
+    """The writer of an enumeration.
+
+    `names`: its members as written, `name:value`; `name:value=member` if the member has another name in the code.
+    """
     texts: dict[Any, str] = {}
     for pair in names.split():
         label, _, member = pair.partition("=")
@@ -76,7 +80,7 @@ def _tuple(value: tuple[Any, ...]) -> str:
 
 
 class _Writers(dict[type, Writer]):
-    """A class that is not in the table must not get into what is written by whatever name it has today."""
+    """The table of writers. It refuses unknown classes, so that no name from the code gets into stored text."""
 
     def __missing__(self, cls: type) -> Writer:
         raise AssertionError(f"{cls.__qualname__} has no written name; plan/expressions/written_names.py gives them")
@@ -84,7 +88,7 @@ class _Writers(dict[type, Writer]):
 
 _KIND = "name operation int_identity float_identity feeds algebra"
 
-# What Python itself prints is not ours to rename: plain values are written as it prints them.
+# Plain values are written as Python prints them.
 _PLAIN: dict[type, Writer] = dict.fromkeys((bool, int, float, str, Decimal, date, datetime, type(None)), repr)
 
 WRITERS = _Writers(

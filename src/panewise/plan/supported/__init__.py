@@ -1,4 +1,7 @@
-"""Which valid statements have an operator: each refusal in words, with what to write instead."""
+"""Checks that a valid statement has operators. Each refusal says what is missing and what to write instead.
+
+`supported_plans` checks a plan, with `supported_inputs` for several inputs and `supported_tables` for tables.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Which plans have operators: the one place that refuses a valid statement, by the name of what is missing."""
+"""Refuses valid statements that no operator runs. Each error names what is missing."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from panewise.plan.supported.supported_inputs import check_inputs
 from panewise.plan.supported.supported_tables import check_tables
 from panewise.temporal import RowsWindow, TimeWindow
 
-KEYS_MAX = 62  # a key's NULLs are the bits of one word
-JOINED_MAX = 16  # the orders that are compared grow with the fifth power of the inputs
+KEYS_MAX = 62  # the NULLs of a group's keys are bits of one word
+JOINED_MAX = 16  # the number of orders that are compared grows with the fifth power of the inputs
 
 
 def check_supported(plan: Emit, once: bool = False) -> None:
-    """Raises PlanError for the first part of the plan that no operator runs yet; `once`: for a one-time query."""
+    """Raises PlanError for the first part of the plan that has no operator. `once`: the plan is of a one-time query."""
     for node in plan.walk():
-        missing = _missing(node)
+        missing = _unsupported(node)
         if missing is not None:
             raise PlanError(
                 f"{missing} has no operator yet",
-                hint="the statement is valid; this feature is still to come",
+                hint="the statement is valid, but panewise cannot run it yet",
                 about=missing.split()[0],
             )
         if not (once and isinstance(node, WindowOf) and reads_answer(node)):
             _check_windowed(node)
         if once and isinstance(node, WindowOf) and isinstance(node.window, RowsWindow) and node.window.periodic:
             raise PlanError(
-                f"{node.window} reports by the numbers of rows, which a one-time query does not know",
+                f"{node.window} reports by row numbers, which a one-time query does not know",
                 hint="leave out SLIDE to see the last rows, or create the query and look it up",
             )
     for node in plan.walk():
         if isinstance(node, Emit):
             if node.restore and not node.periodic:
                 raise PlanError(
-                    "RESTORE brings back what reports have left out, and a window without SLIDE reports nothing",
+                    "RESTORE needs reports, and a window without SLIDE has none",
                     hint="give the window a SLIDE, or leave out RESTORE",
                 )
             if node.restore and any(
                 isinstance(window, RowsWindow) and window.periodic for window in node.input.windows()
             ):
                 raise PlanError(
-                    "RESTORE brings back results by their time, and a window with ROWS and SLIDE reports by rows",
+                    "RESTORE needs reports by time, and a window with ROWS and SLIDE reports by rows",
                     hint="use a window of time, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], or leave out RESTORE",
                 )
             check_tables(node, once and node is plan)
@@ -56,7 +56,7 @@ def check_supported(plan: Emit, once: bool = False) -> None:
                 _check_values_kept(block_of(node), once and node is plan)
 
 
-def _missing(node: Node) -> str | None:
+def _unsupported(node: Node) -> str | None:
     match node:
         case Join(kinds=kinds) if kinds:
             return f"{next(kind for kind in kinds if kind != 'INNER')} JOIN"
@@ -71,11 +71,11 @@ def _missing(node: Node) -> str | None:
 
 
 def _check_windowed(node: Node) -> None:
-    """A stream, or a query in parentheses, is read through a window, and a change log through none."""
+    """Refuses a stream or a query in parentheses without a window, and a change log with one."""
     if isinstance(node, WindowOf) and _change_log(node.input):
         name = f"query '{node.input.name}'" if isinstance(node.input, Scan) else "the inner query"
         raise PlanError(
-            f"a window needs a stream that only grows, and {name} is a change log",
+            f"a window needs an append-only input, and {name} is a change log",
             hint="write SELECT ISTREAM there, or make its window INTERNAL",
         )
     if isinstance(node, Filter | Project | Aggregate | Join | Negate | Union):
@@ -83,19 +83,19 @@ def _check_windowed(node: Node) -> None:
             if isinstance(source, Scan) and source.kind not in WINDOWLESS:
                 raise PlanError(
                     f"{source.kind} '{source.name}' is read without a window",
-                    hint="put a window behind it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
+                    hint="write a window after it, such as [RANGE 1 MINUTE SLIDE 10 SECONDS], [NOW] or [UNBOUNDED]",
                     about=source.name,
                 )
             if isinstance(source, Emit):
                 raise PlanError(
                     "a query in parentheses is read without a window",
-                    hint="put a window behind the parentheses, such as [RANGE 1 MINUTE SLIDE 10 SECONDS] or [NOW]; "
-                    "a query inside that has no SLIDE begins with SELECT ISTREAM",
+                    hint="write a window after the parentheses, such as [RANGE 1 MINUTE SLIDE 10 SECONDS] or [NOW]; if "
+                    "the query inside has no SLIDE, it must begin with SELECT ISTREAM",
                 )
 
 
 def _check_values_kept(block: Block, once: bool) -> None:
-    """Aggregates that keep values, and not a few numbers, are computed slice by slice, or once from the rows."""
+    """Refuses aggregates that keep values where they cannot be computed slice by slice, or once from the rows."""
     keeping = [a.bound for a in block.aggregate.aggregates if a.bound.holistic] if block.aggregate is not None else []
     if not keeping:
         return
@@ -106,7 +106,7 @@ def _check_values_kept(block: Block, once: bool) -> None:
     elif isinstance(window, RowsWindow) and window.partition_by:
         reason = "over a window with PARTITION BY"
     elif isinstance(window, TimeWindow) and window.range_us is None:
-        reason = "over [UNBOUNDED], whose values would all have to be kept,"
+        reason = "over [UNBOUNDED], which would keep all values,"
     elif not block.periodic:
         reason = "over a window without SLIDE"
     if reason is not None and not once:
@@ -117,7 +117,7 @@ def _check_values_kept(block: Block, once: bool) -> None:
         )
     if any(bound.sketched for bound in keeping) and find_spec("datasketches") is None:
         raise PlanError(
-            f"{name} needs the package 'datasketches', and it is not installed",
+            f"{name} needs the package 'datasketches', which is not installed",
             hint="pip install 'panewise[sketches]'",
         )
 

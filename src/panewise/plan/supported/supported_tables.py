@@ -1,7 +1,7 @@
-"""What queries may not do with tables: each refusal in words, with what to write instead.
+"""Refuses uses of tables that no operator runs. Each error says what to write instead.
 
-A table stands in a join with windows of time. It is joined above no STRICT edge: a row that ends may have met rows of
-the table that are not there any more (Golab 2006, section 3.5.3).
+A table can be joined with windows of time. It cannot be joined above a STRICT edge: when a row of that edge ends, the
+table rows that it met may already be gone (Golab 2006, section 3.5.3).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from panewise.temporal import RowsWindow
 
 
 def check_tables(plan: Emit, once: bool) -> None:
-    """Raises PlanError where tables of this block are read as no operator reads them; `once`: by a one-time query."""
+    """Raises PlanError if no operator can read the tables of this block. `once`: the plan is of a one-time query."""
     tables = table_inputs(plan)
-    if not tables or once:  # alone it may be read once, and of several inputs one-time queries read none
+    if not tables or once:  # a one-time query may read a table in any way
         return
     joined: set[int] = set()
     for node in of_block(plan.input):
@@ -25,9 +25,9 @@ def check_tables(plan: Emit, once: bool) -> None:
     alone = next((table for table in tables if id(table) not in joined), None)
     if alone is not None:
         raise PlanError(
-            f"a query that runs on reads table '{alone.name}' only in a join with a window",
-            hint=f"join it: FROM a stream [RANGE ...], {alone.name} WHERE their columns are equal; "
-            f"SELECT ... FROM {alone.name} reads it once",
+            f"a registered query reads table '{alone.name}' only in a join with a window",
+            hint=f"write FROM stream [RANGE ...], {alone.name} WHERE columns of both are equal; "
+            f"SELECT ... FROM {alone.name} without CREATE QUERY reads it once",
             about=alone.name,
         )
 
@@ -38,13 +38,13 @@ def _check_join(node: Join) -> None:
     for part in windows if tables else []:
         if isinstance(part.window, RowsWindow):
             raise PlanError(
-                f"table '{tables[0].name}' is joined with '{part.source}' {part.window}, whose rows may end at any "
-                "time: what they have met in the table may be gone by then",
+                f"table '{tables[0].name}' cannot be joined with '{part.source}' {part.window}, whose rows end at "
+                "unknown times: by then the table rows that they met may be gone",
                 hint="use a window of time, such as [RANGE 1 MINUTE]",
             )
         if part.window.internal and (len(windows) == 1 or any(table.retroactive for table in tables)):
             raise PlanError(
-                f"the window {part.window} of '{part.source}' is INTERNAL, which says how long other windows find its "
-                "rows, and results with a table that changes them would have to be kept for ever",
+                f"'{part.source}' has the INTERNAL window {part.window} and is joined with a table: all results would "
+                "have to be kept for ever",
                 hint="leave out INTERNAL, or write SELECT ISTREAM over the window without it",
             )

@@ -1,18 +1,18 @@
-"""Histories: what reads and moves did to sub-windows, in order. Golab 2006, section 7.3.1.
+"""Histories: the operations of reads and moves on sub-windows, in order. Golab 2006, section 7.3.1.
 
-A history is data: a tuple of operations, and a text as the thesis writes it.
+A history is a tuple of operations. Its text has the notation of the thesis:
 
     rQ1[0]   read Q1 scans sub-window 0                    w5[0]   move 5 replaces sub-window 0
     cQ1 c5   commit                                        aQ1     abort
-    uQ1[0]   Q1 takes the copy of sub-window 0 that it     i5[3]   move 5 inserts rows into sub-window 3 as well
-             had read out of its answer again                      (results of update pattern WEAK)
+    uQ1[0]   Q1 removes the copy of sub-window 0 that      i5[3]   move 5 also inserts rows into sub-window 3
+             it had read from its answer                           (results of update pattern WEAK)
     fQ1[3]   rows inserted into sub-window 3, which Q1 had read, are passed to Q1
 
-`u` is the re-scan of a kept old copy (end of section 7.4.2), `i` and `f` are section 7.4.3. Moves 0 to `filled` - 1
-have filled the window before the history begins and are not written down.
+`u` is the re-scan of a kept old copy (end of section 7.4.2); `i` and `f` are from section 7.4.3. Moves 0 to
+`filled` - 1 filled the window before the history begins, and are not part of it.
 
-Invariant, checked when a history is made: moves come in the order of their numbers, write the sub-window that is
-theirs, and commit once; nothing happens to a read after its end; what is undone or passed on had been read.
+Invariant, checked when a history is made: moves come in the order of their numbers, write their own sub-window, and
+commit once. A read does nothing after its end. Only sub-windows that were read are undone or passed on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class HistoryOperation:
 
 @dataclass(frozen=True)
 class History:
-    """Operations over a window of `sub_windows`; `lengths` of those reads that do not read all of it.
+    """Operations over a window of `sub_windows`; `lengths` has the reads that do not read the whole window.
 
     >>> history = History.parse("rQ1[0] w2[0] c2 rQ1[1] cQ1", sub_windows=2)
     >>> str(history), history.committed_reads
@@ -69,7 +69,7 @@ class History:
     sub_windows: int
     lengths: Mapping[str, int] = field(default_factory=dict)
     filled: int = -1
-    """How many moves came before; sub_windows where it is not said."""
+    """Number of moves before the history; -1 stands for `sub_windows`."""
 
     def __post_init__(self) -> None:
         if self.filled < 0:
@@ -94,7 +94,7 @@ class History:
 
     @property
     def committed_reads(self) -> tuple[str, ...]:
-        """In the order of their commits."""
+        """The committed reads, in the order of their commits."""
         return tuple(
             step.transaction
             for step in self.operations
@@ -113,7 +113,7 @@ class History:
 def _operation(text: str) -> HistoryOperation:
     found = _OPERATION.fullmatch(text)
     if found is None:
-        raise PanewiseError(f"'{text}' is no operation of a history", hint="as in rQ1[0], w5[0], c5, cQ1, aQ1")
+        raise PanewiseError(f"'{text}' is not an operation of a history", hint="as in rQ1[0], w5[0], c5, cQ1, aQ1")
     kind, transaction, place = found.groups()
     return HistoryOperation(
         OperationKind(kind),
@@ -123,7 +123,7 @@ def _operation(text: str) -> HistoryOperation:
 
 
 class _Rules:
-    """The invariant of a history; each method says what is wrong with an operation, or None."""
+    """Checks the invariant of a history; `_place`, `_of_move` and `_of_read` return the problem of an operation."""
 
     def __init__(self, sub_windows: int, filled: int) -> None:
         self._sub_windows = sub_windows
@@ -140,27 +140,27 @@ class _Rules:
                 else self._of_read(step, step.transaction)
             )
             if wrong:
-                raise PanewiseError(f"{step} cannot stand in a history: {wrong}")
+                raise PanewiseError(f"{step} is not possible here in a history: {wrong}")
         if self._open_moves:
-            raise PanewiseError(f"moves {sorted(self._open_moves)} never commit; a window move always does")
+            raise PanewiseError(f"moves {sorted(self._open_moves)} do not commit; every window move must")
 
     def _place(self, step: HistoryOperation) -> str | None:
         if step.kind in ENDS:
-            return None if step.sub_window is None else "an end has no sub-window"
+            return None if step.sub_window is None else "a commit or abort has no sub-window"
         if step.sub_window is None or step.sub_window >= self._sub_windows:
-            return f"there are sub-windows 0 to {self._sub_windows - 1}"
+            return f"sub-windows are 0 to {self._sub_windows - 1}"
         return None
 
     def _of_move(self, step: HistoryOperation, number: int) -> str | None:
         if step.kind in OF_READS:
-            return "a move only writes, inserts and commits"
+            return "a move can only write, insert and commit"
         if step.kind is OperationKind.WRITE:
             if number != self._next_move or step.sub_window != number % self._sub_windows:
                 return f"expected w{self._next_move}[{self._next_move % self._sub_windows}]"
             self._next_move += 1
             self._open_moves.add(number)
         elif number not in self._open_moves:
-            return f"move {number} is not under way"
+            return f"move {number} is not running"
         elif step.kind is OperationKind.COMMIT:
             self._open_moves.remove(number)
         elif number != self._next_move - 1:
@@ -169,7 +169,7 @@ class _Rules:
 
     def _of_read(self, step: HistoryOperation, name: str) -> str | None:
         if step.kind in OF_MOVES:
-            return "a read does not write"
+            return "a read cannot write"
         if name in self._ended:
             return f"{name} has ended"
         key = (name, step.sub_window)
@@ -177,7 +177,7 @@ class _Rules:
             self._ended.add(name)
         elif step.kind is OperationKind.READ:
             if key in self._seen:
-                return f"{name} has read sub-window {step.sub_window}"
+                return f"{name} has already read sub-window {step.sub_window}"
             self._seen.add(key)
         elif key not in self._seen:
             return f"{name} has not read sub-window {step.sub_window}"
@@ -187,7 +187,7 @@ class _Rules:
 
 
 class HistoryBuilder:
-    """Writes down what is done; `history` is what was done so far."""
+    """Collects operations; `history` returns those so far."""
 
     def __init__(self, sub_windows: int, filled: int | None = None) -> None:
         self._sub_windows = sub_windows

@@ -1,24 +1,23 @@
-"""LWS and TTU: moves are done at once, and a read sees the window as of its commit. Golab 2006, algorithms 7 and 8.
+"""LWS and TTU: moves never wait, and a read sees the window as of its commit. Golab 2006, algorithms 7 and 8.
 
-A read has a bit per sub-window that it has scanned. Move j takes copy j - k out of the window of a read of length k; if
-that bit is set, the read has seen what is no longer there, and is aborted (the bit is that of sub-window
-(j + n - k) mod n, as line 5 of algorithm 7 says; the proof below it has the sign wrong). Otherwise the read now has the
-new sub-window to scan instead of the one that left, whatever its length: what is left to scan is recomputed from the
-youngest k, so no transaction has to be rewritten (footnote 3). Where sub-windows last unequally long, k is another one
-after the move (`lengths`): a read is aborted if any sub-window that it has scanned is not among the youngest k then.
+A read has a bit for each sub-window that it has scanned. Move j takes copy j - k out of the window of a read of
+length k. If that bit is set, the read has seen rows that have left, and is aborted. (The bit is that of sub-window
+(j + n - k) mod n, as line 5 of algorithm 7 says; the proof below it has the sign wrong.) Otherwise the read must scan
+the new sub-window instead of the one that left. What is left to scan is recomputed from the youngest k, so no
+transaction is rewritten (footnote 3). If sub-windows have unequal durations, k can change with the move (`lengths`): a
+read is aborted if it has scanned a sub-window that is not among the youngest k any more.
 
-What is scanned next is an order (`read_orders.py`). With `by_sub_window` this is the plain LWS of the experiments. With
-`youngest_first` it is algorithm 8, TTU: what is about to be replaced is scanned last, and a read is aborted only where
-every order of its scans would have it aborted (theorem 7.4).
+An order (`read_orders.py`) decides which sub-window is scanned next. `by_sub_window` makes this the plain LWS of the
+experiments. `youngest_first` makes it algorithm 8, TTU: the sub-window that is replaced next is scanned last, and a
+read is aborted only if every order of scans would abort it (theorem 7.4).
 
 Two variants:
 
-- `on_conflict=RESCAN` (end of section 7.4.2): old copies are kept as long as a running read has to take them out of its
-  answer again. Instead of aborting, the read gets a step that undoes the old copy. No aborts; `kept_copies` says the
-  price in space, and TTU makes the fewest such steps.
-- Moves of WEAK results (section 7.4.3) insert rows into sub-windows that stay. A read that has scanned one of them is
-  passed these rows (`Moved.forwarded`), and finds the others where it scans. Such a result is read whole: it is
-  partitioned by expiration, so its youngest sub-windows are no shorter window.
+- `on_conflict=RESCAN` (end of section 7.4.2): a read is not aborted, but gets a step that takes the old copy out of its
+  answer again. Old copies are kept until then; `kept_copies` is the cost in space. TTU makes the fewest such steps.
+- Moves of WEAK results (section 7.4.3) also insert rows into sub-windows that stay. A read that has scanned such a
+  sub-window is given these rows (`Moved.forwarded`). Such a result is always read whole: it is partitioned by
+  expiration, so its youngest sub-windows are not a shorter window.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class OnConflict(Enum):
 @dataclass(slots=True)
 class LatestRead(Running):
     to_undo: list[int] = field(default_factory=list)
-    """Copies that were scanned and have left the window since."""
+    """Copies that the read has scanned and that have left its window since."""
 
 
 class LatestWindowScheduler(Scheduler):
@@ -80,9 +79,9 @@ class LatestWindowScheduler(Scheduler):
         for name, running in self._running.items():
             length = running.read.length
             if inserted_into and length < self.sub_windows:
-                raise PanewiseError(f"'{name}' reads {length} sub-windows of a WEAK result, which is read whole")
+                raise PanewiseError(f"'{name}' reads {length} sub-windows of a WEAK result, which must be read whole")
             after = length if lengths is None else lengths.get(name, length)
-            # Of the window as it was, the sub-windows that are not in the window as it becomes.
+            # The scanned sub-windows of the window before the move that are not in the window after it.
             gone = running.seen & self._window(length) & ~(self._window(after) << 1)
             if not gone:
                 continue
@@ -101,7 +100,7 @@ class LatestWindowScheduler(Scheduler):
         return super().is_complete(name) and not self._latest(self._found(name)).to_undo
 
     def kept_copies(self) -> set[int]:
-        """Old copies that somebody still has to undo, and that may not be dropped."""
+        """Old copies that some read must still undo, and that must not be dropped."""
         return {copy for running in self._running.values() for copy in self._latest(running).to_undo}
 
     def _copies(self, bits: int) -> list[int]:

@@ -1,19 +1,18 @@
-"""Levels of isolation of a history, by their definitions: Golab 2006, sections 7.3.2 and 7.6.
+"""The isolation level of a history, by the definitions in Golab 2006, sections 7.3.2 and 7.6.
 
     SERIAL           transactions run one after another, and every read sees the window as it is
     LATEST_WINDOW    every committed read saw the window as of its commit           (definition 7.2, LWS)
-    WINDOW           every committed read saw the window as of some move before     (definition 7.1, WS)
-    SERIALIZABLE     some order of whole transactions has the same conflicts; reads may see a window that never was
-    NONE             not even that
+    WINDOW           every committed read saw the window as of some earlier move    (definition 7.1, WS)
+    SERIALIZABLE     some order of whole transactions has the same conflicts; reads may see a window that never existed
+    NONE             not serializable
 
-Each level includes those below it. Commit-order preserving serializability (CPS) stands beside them: conflicts have the
-order of commits. A window "as of a commit" counts moves that have written, committed or not, as history Hh of the
-thesis does; window moves commit at once in any case.
+Each level includes those below it. Commit-order preserving serializability (CPS) is independent of the levels: all
+conflicts have the order of the commits. A window "as of a commit" includes moves that have written but not committed,
+as history Hh of the thesis does; window moves commit at once in any case.
 
-This is the checker that the schedulers are tested with, so it shares nothing with them. It does the history
-(`views.py`) and compares what was seen with what there was. `serialization_graph.py` decides the same by theorems 7.1
-and 7.2, `papers/golab2006/serial_orders.py` by trying all orders. Time: one step per operation, and the conflict
-graph's.
+The schedulers are tested with this checker, so it shares no code with them. It replays the history (`views.py`), and
+compares what reads saw with what the window held. `serialization_graph.py` decides the same by theorems 7.1 and 7.2,
+`papers/golab2006/serial_orders.py` by trying all orders. Time: a step for each operation, and the conflict graph.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Isolation:
 
 
 def isolation(history: History) -> Isolation:
-    """The highest level that a history has.
+    """The highest level of a history.
 
     >>> stale = History.parse("rQ[0] w2[0] c2 rQ[1] cQ", sub_windows=2)
     >>> isolation(stale).level.name
@@ -57,7 +56,7 @@ def isolation(history: History) -> Isolation:
 
 
 def has_level(history: History, level: Level) -> bool:
-    """Whether a history has at least a level. From WINDOW on this needs no graph, and long histories are cheap.
+    """Whether a history has at least this level. From WINDOW on no graph is needed, so long histories are cheap.
 
     >>> has_level(History.parse("rQ[0] w2[0] c2 rQ[1] cQ", sub_windows=2), Level.LATEST_WINDOW)
     False
@@ -70,7 +69,7 @@ def has_level(history: History, level: Level) -> bool:
 
 
 def window_level(history: History) -> Level:
-    """LATEST_WINDOW, WINDOW, or SERIALIZABLE for neither: definitions 7.1 and 7.2 alone."""
+    """LATEST_WINDOW or WINDOW by definitions 7.2 and 7.1; SERIALIZABLE means neither, and is not checked."""
     done = replay(history)
     if not all(saw_a_window(read, done, history.sub_windows) for read in done.reads):
         return Level.SERIALIZABLE
@@ -79,13 +78,13 @@ def window_level(history: History) -> Level:
 
 
 def saw_a_window(read: CommittedRead, done: Replay, sub_windows: int) -> bool:
-    """Whether the view is the window as of some move."""
-    # A window as of move m always holds copy m, so the youngest copy seen is the only move that it can be.
+    """Whether the read's view is the window as of some move."""
+    # The window as of move m always holds copy m, so only the move of the youngest copy seen is possible.
     return read.view == done.state(read.youngest, read.length, sub_windows)
 
 
 def is_interleaved(history: History) -> bool:
-    """Whether some transaction, aborted reads aside, begins before another has ended."""
+    """Whether some transaction begins before another has ended, not counting aborted reads."""
     ends = {step.transaction: place for place, step in enumerate(history.operations) if step.kind in ENDS}
     committed: set[Transaction] = {*history.moves, *history.committed_reads}
     running: Transaction | None = None

@@ -1,15 +1,15 @@
-"""In which order a read visits the sub-windows that it has still to visit: Golab 2006, section 7.4.2.
+"""The order in which a read scans its unread sub-windows: Golab 2006, section 7.4.2.
 
 The *time to update* (TTU) of a sub-window is the number of moves until it is replaced: 1 for the oldest, n for the
-youngest. A set of sub-windows is an integer whose bit i stands for the one with TTU i + 1, so that a move shifts every
-set right by one, and the bit that falls out is the sub-window that was replaced:
+youngest. A set of sub-windows is an integer whose bit i is the sub-window with TTU i + 1. A move shifts every set right
+by one; the bit that drops out is the sub-window that was replaced:
 
     n = 5, last move 6        TTU           1    2    3    4    5
                               bit           0    1    2    3    4
                               sub-window    2    3    4    0    1
 
-An order is a function of the set of unread sub-windows (never empty), their number n and the last move; it gives a bit.
-Time: a constant number of operations on integers of n bits.
+An order is a function of the set of unread sub-windows (never empty), the number n of sub-windows and the last move. It
+returns a bit number. Time: a constant number of operations on integers of n bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def youngest_first(unread: int, sub_windows: int, last_move: int) -> int:
 
 
 def oldest_first(unread: int, sub_windows: int, last_move: int) -> int:
-    """Lowest time to update first: what is about to be replaced is read while it is there.
+    """Lowest time to update first: the sub-window that is replaced next is read before that.
 
     >>> oldest_first(0b01010, 5, 6)
     1
@@ -38,7 +38,7 @@ def oldest_first(unread: int, sub_windows: int, last_move: int) -> int:
 
 
 def by_sub_window(unread: int, sub_windows: int, last_move: int) -> int:
-    """Sub-window 0 first, then 1, 2 ...: as transactions are written down, without thought of moves.
+    """Sub-window 0 first, then 1, 2 ...: the order in which transactions are written, independent of moves.
 
     >>> [sub_window_of(by_sub_window(unread, 5, 6), 5, 6) for unread in (0b11111, 0b10111, 0b00110)]
     [0, 1, 3]
@@ -56,7 +56,7 @@ def bit_of(sub_window: int, sub_windows: int, last_move: int) -> int:
 
 
 def copy_of(bit: int, sub_windows: int, last_move: int) -> int:
-    """The number of the copy that the sub-window of a bit holds."""
+    """The number of the copy in the sub-window of a bit."""
     return last_move + 1 + bit - sub_windows
 
 

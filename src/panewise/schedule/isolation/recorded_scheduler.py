@@ -1,7 +1,7 @@
-"""A scheduler whose decisions are written down as the history that comes of them.
+"""A scheduler whose decisions are recorded as a history.
 
-It has the methods of a scheduler, hands every request on, and notes what the caller will have done by its next request.
-What was decided is judged from this history alone (`isolation.py`).
+It has the methods of a scheduler, forwards every request, and records what the caller will have done before its next
+request. Isolation is judged from this history alone (`levels.py`).
 """
 
 from __future__ import annotations

@@ -26,4 +26,3 @@ SCHEDULERS: dict[str, NamedScheduler] = {
     "LWS": NamedScheduler(lambda count: LatestWindowScheduler(count, order=by_sub_window), Level.LATEST_WINDOW),
     "TTU": NamedScheduler(LatestWindowScheduler, Level.LATEST_WINDOW),
 }
-DEFAULT_SCHEDULER = "TTU"

@@ -1,16 +1,16 @@
-"""What a scheduler of reads and window moves is, what it is asked and what it decides: Golab 2006, section 7.4.
+"""The contract of schedulers of reads and window moves: Golab 2006, section 7.4.
 
-    begin(read)        a read wants to run
-    choose()           which of the running reads goes next: the highest priority, then who came first
-    next_step(name)    which sub-window that read is to scan now; None when nothing is left and it may commit
-    move()             the next window move: what it means for running reads, or None where it has to wait
-    commit(name)       the read is over; the last move that its answer reflects
+    begin(read)        starts a read
+    choose()           the read that goes next: the highest priority, then the earliest
+    next_step(name)    the sub-window that the read must scan now; None if it has scanned all and may commit
+    move()             the next window move and its effect on running reads; None if the move must wait
+    commit(name)       ends a read; returns the last move that its answer reflects
 
-The caller does each step before it makes the next request, which is all the atomicity that is assumed; it holds a lock
-where threads are involved. A scheduler decides and touches no data. `recorded_scheduler.py` writes down what comes of
-its decisions, `isolation.py` judges that.
+The caller carries out each step before it makes the next request, under a lock if there are several threads. No other
+atomicity is assumed. A scheduler decides, and touches no data. `recorded_scheduler.py` records its decisions, and
+`levels.py` judges them.
 
-    serial_scheduler          a move waits until no read is under way             Serial
+    serial_scheduler          a move waits until no read is running               Serial
     window_scheduler          reads see the window as of their first step         WS
     latest_window_scheduler   reads see the window as of their commit             LWS (algorithm 7), TTU (algorithm 8)
 """
@@ -28,7 +28,7 @@ from panewise.schedule.isolation.transactions import WindowMove, WindowRead, che
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Scan a sub-window; `undo`: scan this old copy, which is still kept, once more and take it out of the answer."""
+    """Scan a sub-window. `undo`: scan this old copy, which was kept, again, and take it out of the answer."""
 
     sub_window: int
     copy: int
@@ -37,31 +37,31 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move that has been let through, and what it does to running reads, each by its name."""
+    """A move that was allowed, and its effect on running reads, by name."""
 
     move: WindowMove
     sub_window: int
     aborted: tuple[str, ...] = ()
     forwarded: tuple[tuple[str, int], ...] = ()
-    """Rows inserted into these sub-windows are to be passed to these reads, which have scanned them already."""
+    """Pairs of a read and a sub-window that it has scanned: pass the rows inserted there to the read."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A read under way. Sets of sub-windows are bits by time to update, see `read_orders`."""
+    """A running read. `seen`: the sub-windows that it has scanned, as bits by time to update (`read_orders`)."""
 
     read: WindowRead
     seen: int = 0
 
 
 class Scheduler(ABC):
-    """The state that all schedulers have: the last move, and the reads under way.
+    """The common state of schedulers: the last move, and the running reads.
 
-    Time: a request is a few operations on integers of n bits for each read under way. Space: n bits each.
+    Time: a request takes a few operations on integers of n bits for each running read. Space: n bits each.
     """
 
     follows_moves = True
-    """Whether a read under way sees the window as moves leave it, and not as it was."""
+    """Whether a running read sees the moves that happen after its first step."""
 
     def __init__(self, sub_windows: int, last_move: int | None = None) -> None:
         self.sub_windows = sub_windows
@@ -73,7 +73,7 @@ class Scheduler(ABC):
     def begin(self, read: WindowRead) -> None:
         check_length(read.length, self.sub_windows)
         if read.name in self._running:
-            raise PanewiseError(f"a read named '{read.name}' is under way")
+            raise PanewiseError(f"a read named '{read.name}' is already running")
         self._running[read.name] = self._started(read)
 
     def runnable(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Scheduler(ABC):
         return tuple(self._running)
 
     def choose(self) -> str | None:
-        """The runnable read to go on with."""
+        """The runnable read that goes next."""
         best: Running | None = None
         for running in self._running.values():  # in the order of their arrival
             if best is None or running.read.priority > best.read.priority:
@@ -90,14 +90,14 @@ class Scheduler(ABC):
 
     @abstractmethod
     def next_step(self, name: str) -> Step | None:
-        """The step that the read has to take now; it counts as taken."""
+        """The step that the read must take now. It counts as taken when this returns."""
 
     def is_complete(self, name: str) -> bool:
-        """Whether the read has no steps left; the next move may change that."""
+        """Whether the read has no steps left. A later move may change that."""
         return not self._unread(self._found(name))
 
     def commit(self, name: str) -> int:
-        """Ends a read that has no steps left; gives the last move that its answer reflects."""
+        """Ends a read that has no steps left. Returns the last move that its answer reflects."""
         assert self.is_complete(name), f"{name} has steps left"
         running = self._running.pop(name)
         return self._reflected(running)
@@ -112,30 +112,30 @@ class Scheduler(ABC):
     def move(
         self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
     ) -> Moved | None:
-        """The next move asks to be done; None where it has to be asked again later.
+        """Asks for the next move. None: it must wait, and be requested again later.
 
-        `lengths`: how many sub-windows the windows of these reads span from now on, where sub-windows last unequally
-        long and windows are given in time. A read that keeps the window of its first step takes no notice.
+        `lengths`: the new lengths, in sub-windows, of the windows of these reads, if sub-windows have unequal durations
+        and windows are given in time. A scheduler whose reads keep the window of their first step ignores it.
         """
 
-    # -- what schedulers differ in -------------------------------------------------------------------------------------
+    # -- what schedulers override --------------------------------------------------------------------------------------
 
     def _started(self, read: WindowRead) -> Running:
         return Running(read)
 
     @abstractmethod
     def _unread(self, running: Running) -> int:
-        """The sub-windows that the read has still to scan."""
+        """The sub-windows that the read must still scan."""
 
     @abstractmethod
     def _reflected(self, running: Running) -> int:
-        """The last move that the answer of a read that has scanned everything reflects."""
+        """The last move that the answer of a complete read reflects."""
 
-    # -- for those below -----------------------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------------------------------
 
     def _found(self, name: str) -> Running:
         if name not in self._running:
-            raise PanewiseError(f"no read '{name}' is under way", hint=did_you_mean(name, self._running))
+            raise PanewiseError(f"no read '{name}' is running", hint=did_you_mean(name, self._running))
         return self._running[name]
 
     def _window(self, length: int) -> int:
@@ -148,7 +148,7 @@ class Scheduler(ABC):
         )
 
     def _advance(self, lengths: Mapping[str, int] | None) -> None:
-        """After the move every sub-window is one move nearer to its replacement."""
+        """Makes the move: every sub-window is one move nearer to its replacement."""
         self.last_move += 1
         for running in self._running.values():
             running.seen >>= 1

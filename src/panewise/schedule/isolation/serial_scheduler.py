@@ -1,7 +1,7 @@
-"""Serial: a read locks the window; moves and other reads wait until it is over. Golab 2006, sections 7.1 and 7.5.1.
+"""Serial: a read locks the window; moves and other reads wait until it ends. Golab 2006, sections 7.1 and 7.5.1.
 
-What stream systems did before, and the yardstick. Never an abort; a move that falls into a long read comes late, and a
-one-time query cannot suspend a periodic one.
+Earlier stream systems work this way; it is the baseline. There are no aborts, but a move is delayed by a long read, and
+a one-time query cannot suspend a periodic one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SerialScheduler(Scheduler):
     def next_step(self, name: str) -> Step | None:
         running = self._found(name)
         if name != self.choose():
-            raise PanewiseError(f"'{name}' has to wait until '{self.choose()}' is over")
+            raise PanewiseError(f"'{name}' must wait until '{self.choose()}' has ended")
         unread = self._unread(running)
         return self._scan(running, youngest_first(unread, self.sub_windows, self.last_move)) if unread else None
 

@@ -1,17 +1,18 @@
 """The serialization graph of a history, and levels by theorems 7.1 and 7.2: Golab 2006, section 7.3.
 
-Nodes are moves and committed reads; an edge leads from the transaction whose conflicting operation came first. Edges
-that follow from others may be left out: a read is tied to the move whose copy it saw and to the one that replaced it.
+Nodes are moves and committed reads. An edge leads from the transaction whose conflicting operation came first. Edges
+that follow from others may be missing: a read has edges only to the move whose copy it saw and to the one that replaced
+this copy.
 
     WROTE       move j -> read    the read saw copy j, or rows that j inserted
     REPLACED    read -> move      the move replaced, or inserted into, what the read had seen before
     REWROTE     move -> move      both wrote the same sub-window
     EXPIRED     read -> move      the move took a copy that the read saw out of the read's own, shorter window
 
-The theorems are stated for reads of the whole window. A shorter read need not touch the sub-window that a move
-replaces, so that a torn window shows no conflict; EXPIRED, which for a whole window is the same as REPLACED, makes both
-theorems hold for every length (as the proof of theorem 7.3 argues). It is no conflict in the classical sense:
-acyclicity and the order of commits are about the other three.
+The theorems are stated for reads of the whole window. A shorter read may not scan the sub-window that a move replaces,
+so an inconsistent window would show no conflict. With EXPIRED, which for a whole window equals REPLACED, both theorems
+hold for every length (as the proof of theorem 7.3 argues). It is not a conflict in the classical sense: acyclicity and
+commit order consider only the other three.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Edge:
 
 @dataclass(frozen=True)
 class SerializationGraph:
-    """Of one history; moves that filled the window before it are there too, as long as reads saw their copies."""
+    """The graph of one history. It has moves from before the history too, if reads saw their copies."""
 
     history: History
     edges: frozenset[Edge]
     whole_reads: frozenset[str]
-    """Committed reads that saw as many sub-windows as their window has."""
+    """Committed reads that saw all sub-windows of their window."""
 
     def conflicts(self) -> frozenset[Edge]:
         return frozenset(edge for edge in self.edges if edge.why is not Why.EXPIRED)
@@ -95,11 +96,11 @@ class SerializationGraph:
 
     @property
     def _beyond(self) -> int:
-        """A number that no move has."""
+        """A number greater than that of any move."""
         return self.history.filled + len(self.history.operations)
 
     def _in(self, edge: Edge) -> bool:
-        """Whether both ends are in the history: what filled the window has committed before all of it."""
+        """Whether both ends are in the history. Moves that filled the window committed before it."""
         return not any(isinstance(end, int) and end < self.history.filled for end in (edge.before, edge.after))
 
     def _all_whole(self) -> bool:
@@ -141,7 +142,7 @@ def serialization_graph(history: History) -> SerializationGraph:
 
 
 def _copy_before(history: History, sub_window: int) -> int:
-    """The copy that a sub-window holds when the history begins."""
+    """The copy in a sub-window when the history begins."""
     last = history.filled - 1
     return last - (last - sub_window) % history.sub_windows
 
@@ -151,7 +152,7 @@ def _edges_of_moves(moves: list[int], first_copy: int) -> set[Edge]:
 
 
 def _reads_in_effect(steps: list[tuple[int, HistoryOperation]]) -> list[tuple[str, int, frozenset[int]]]:
-    """Reads of one sub-window that were not undone: by whom, when, and whose inserts were passed on since."""
+    """Reads of one sub-window that were not undone: the read, its place, and the moves whose inserts it was passed."""
     found: dict[str, tuple[int, frozenset[int]]] = {}
     latest_insert = -1
     for place, step in steps:

@@ -1,18 +1,18 @@
 """Window moves and reads as transactions over sub-windows: Golab 2006, sections 7.2.3 and 7.4.3.
 
-A window is a circular array of n sub-windows. Move number j replaces sub-window j mod n, the oldest, by newly arrived
-rows, and commits at once. A read scans the `length` youngest sub-windows, each once, in any order, and then commits.
-What a sub-window held between two of its replacements is a *copy*, and its number is that of the move that wrote it:
+A window is a circular array of n sub-windows. Move j replaces the oldest sub-window, j mod n, by newly arrived rows,
+and commits at once. A read scans the `length` youngest sub-windows, each once, in any order, and then commits. The
+contents of a sub-window between two replacements are a *copy*, which has the number of the move that wrote it:
 
     n = 5           sub-window       0    1    2    3    4
     after move 4    copy             0    1    2    3    4       oldest: sub-window 0
     after move 6    copy             5    6    2    3    4       oldest: sub-window 2
 
-So the window of length k as of move j is copies j - k + 1 to j, and sub-window s and any n successive moves name a copy
-exactly. Everything in this package that compares ages compares numbers of copies.
+The window of length k as of move j is thus the copies j - k + 1 to j. Ages are always compared by the numbers of
+copies.
 
-(The example for short windows in section 7.2.3 counts the other way round: with sub-window 0 the youngest, the oldest
-is 1 and not n - 1, because move j writes j mod n.)
+(The example for short windows in section 7.2.3 counts in the other direction: if sub-window 0 is the youngest, the
+oldest is 1 and not n - 1, because move j writes j mod n.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from panewise.errors import PanewiseError
 
 
 class Priority(IntEnum):
-    """Who goes first when several reads are running; a greater value suspends a smaller one."""
+    """The priority of a read; a read with a greater value suspends one with a smaller value."""
 
     PERIODIC = 0
     ONE_TIME = 1
@@ -47,8 +47,8 @@ class WindowRead:
 class WindowMove:
     """Replaces the oldest sub-window.
 
-    In a result of update pattern WEAK, partitioned by expiration, a move also inserts rows into other sub-windows:
-    `inserted_into`. They stay the copies that they are.
+    In a WEAK result, partitioned by expiration, a move also inserts rows into other sub-windows: `inserted_into`. The
+    copies there keep their numbers.
     """
 
     number: int
@@ -59,7 +59,7 @@ class WindowMove:
 
 
 def copies_of_window(last_move: int, length: int) -> range:
-    """The copies of the window of that length as of a move, from the oldest to the youngest.
+    """The copies of a window as of a move, from the oldest to the youngest.
 
     >>> list(copies_of_window(6, 3))
     [4, 5, 6]

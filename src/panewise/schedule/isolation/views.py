@@ -1,8 +1,8 @@
-"""What each committed read of a history saw, found by doing the history step by step.
+"""What each committed read of a history saw, found by a replay of the history.
 
-A sub-window holds a copy and the rows that later moves inserted into it (only results of update pattern WEAK have such
-rows): its *content* is the number of the copy and the numbers of the moves whose rows it has. A read's *view* is the
-content of every sub-window that counts in its answer. Time and space: one step per operation, and what is seen.
+A sub-window holds a copy and, in WEAK results, rows that later moves inserted into it. Its *content* is the number of
+the copy and the numbers of the moves that inserted rows. A read's *view* is the content of every sub-window that counts
+in its answer. Time: one step per operation. Space: the views.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Content:
 
 
 View = dict[int, Content]
-"""By sub-window."""
+"""Contents by sub-window."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class CommittedRead:
 
 @dataclass(frozen=True)
 class Replay:
-    """The committed reads, in the order of their commits, and what every move inserted into which copy."""
+    """The committed reads in the order of their commits, the inserts into copies, and the final contents."""
 
     reads: tuple[CommittedRead, ...]
     inserts: dict[int, tuple[int, ...]]
-    """By copy: the moves that inserted into it, in order."""
+    """By copy, the moves that inserted into it, in order."""
     final: View
 
     def state(self, move: int, length: int, sub_windows: int) -> View:
-        """The window as of a move: what a read of it would see if nothing else ran."""
+        """The window as of a move: the view of a read that runs alone after it."""
         return {
             copy % sub_windows: Content(copy, frozenset(by for by in self.inserts.get(copy, ()) if by <= move))
             for copy in copies_of_window(move, length)

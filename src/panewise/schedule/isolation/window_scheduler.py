@@ -1,11 +1,11 @@
-"""WS: moves are done at once, and a read sees the window as of its first step. Golab 2006, section 7.5.1.
+"""WS: moves never wait, and a read sees the window as of its first step. Golab 2006, section 7.5.1.
 
-"Similar to algorithm 8, but only enforces window-serializability", and its answers reflect no concurrent move: so it is
-algorithm 8 the other way round. A read scans what is replaced soonest first, and is aborted when a sub-window of its
-state is replaced before it was scanned. A shorter read has time: what has left its window is there until replaced.
+The thesis says: "Similar to algorithm 8, but only enforces window-serializability". Answers reflect no concurrent move,
+so this is algorithm 8 in reverse. A read scans the sub-windows that are replaced soonest first. It is aborted when a
+sub-window of its state is replaced before it was scanned. A shorter read has more time, because sub-windows that have
+left its window exist until they are replaced.
 
-A move of a WEAK result inserts into sub-windows that stay; a read that would see some of those rows and not others is
-aborted.
+A move of a WEAK result inserts into sub-windows that stay. A read that would see only a part of these rows is aborted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from panewise.schedule.isolation.transactions import WindowMove, WindowRead
 @dataclass(slots=True)
 class SnapshotRead(Running):
     state: int = 0
-    """The sub-windows of the state that is read, as far as they have not been replaced; 0 before the first step."""
+    """The sub-windows of the state that is read, without those replaced since; 0 before the first step."""
     as_of: int = -1
-    """The last move of that state."""
+    """The last move of that state; -1 before the first step."""
 
 
 class WindowScheduler(Scheduler):
@@ -53,7 +53,7 @@ class WindowScheduler(Scheduler):
     def move(
         self, inserted_into: frozenset[int] = frozenset(), lengths: Mapping[str, int] | None = None
     ) -> Moved | None:
-        changed = 1  # the oldest is replaced
+        changed = 1  # the bit of the oldest sub-window, which is replaced
         for sub_window in inserted_into:
             changed |= 1 << bit_of(sub_window, self.sub_windows, self.last_move)
         aborted = tuple(name for name, running in self._running.items() if self._state(running) & changed)
@@ -69,7 +69,7 @@ class WindowScheduler(Scheduler):
         return SnapshotRead(read)
 
     def _state(self, running: Running) -> int:
-        """What a read that has begun to scan has still to scan."""
+        """The sub-windows that a started read must still scan."""
         return self._snapshot(running).state & ~running.seen
 
     def _unread(self, running: Running) -> int:

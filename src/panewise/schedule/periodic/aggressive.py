@@ -1,7 +1,7 @@
 """Aggressive scheduling: a group is one task, with the shortest slide of its queries.
 
-Whatever may share an execution always does, at the price of executing queries more often than they ask for: only for
-queries whose slide is an upper bound. The tasks are then scheduled by earliest deadline. Golab 2006, section 8.4.3.
+Queries that can share an execution always do, but run more often than their slides require. This is only for queries
+whose slide is an upper bound. The tasks are scheduled by earliest deadline. Golab 2006, section 8.4.3.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Conservative scheduling: the tasks of a group that have the same deadline are executed together.
 
-Over sub-groups (`periodic_tasks.sub_groups`) nothing runs more often than it must, and sub-groups meet where their
-slides coincide; over the tasks of `hybrid` the same choice is hybrid scheduling. Pure, O(n). Golab 2006, section 8.4.3,
-algorithm 10.
+With the tasks of `periodic_tasks.sub_groups` no query runs more often than it must, and sub-groups run together when
+their slides coincide. With the tasks of `hybrid` this choice is hybrid scheduling. A pure function, O(n). Golab 2006,
+section 8.4.3, algorithm 10.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from panewise.schedule.periodic.periodic_tasks import Task
 
 
 def same_deadline(waiting: Mapping[Task, int]) -> tuple[Task, ...]:
-    """The task with the earliest deadline, and those of its group that share the deadline."""
+    """The task with the earliest deadline, and the tasks of its group with the same deadline."""
     return tuple(
         task
         for first in earliest_deadline(waiting)

@@ -1,8 +1,8 @@
-"""At which share of all instants some of several periods comes due: of 2 and 3, at two thirds.
+"""The share of all instants at which at least one of several periods is due: for 2 and 3, two thirds.
 
-By inclusion and exclusion, one period at a time: of the multiples of p, those that are multiples of another period q
-too are the multiples of q / gcd(p, q) among them. A multiple of another period adds nothing. Sets that come up again
-are remembered; exponential in the number of periods only where these have many common factors and none divides another.
+Computed by inclusion and exclusion, one period at a time: among the multiples of p, every (q / gcd(p, q))-th is also a
+multiple of another period q. A period that is a multiple of another adds nothing. Results are cached. The cost is
+exponential in the number of periods only if these have many common factors and none divides another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _without_multiples(periods: Iterable[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _share(periods: tuple[int, ...]) -> float:
-    """Of ascending periods of which none divides another."""
+    """The share of ascending periods, none of which divides another."""
     if not periods:
         return 0.0
     if periods[0] == 1:

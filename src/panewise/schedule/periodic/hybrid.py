@@ -1,20 +1,20 @@
-"""Hybrid scheduling: which sub-groups of a group run more often than they must, so that they share executions.
+"""Hybrid scheduling: chooses the sub-groups that run more often than they must, in order to share executions.
 
-A plan divides the sub-groups of a group into blocks. A block is a task, with the shortest period in it; blocks meet
-where their periods coincide, as in conservative scheduling. An execution costs the longest scan of what is due, so the
-cost of a plan per update is
+A plan divides the sub-groups of a group into blocks. A block is a task with the shortest period in it. Blocks run
+together when their periods coincide, as in conservative scheduling. An execution costs the longest scan of the tasks
+that are due, so the cost of a plan per update is
 
-    sum over sub-groups k of  scan_k * (share of instants where k comes due and none with a longer scan does)
+    sum over sub-groups k of  scan_k * (share of instants where k is due and none with a longer scan is)
                               + finish_k / period_k
 
-The dynamic program goes through sub-groups by falling scans. What those so far have chosen matters to the others only
-through the set of periods in use, so it remembers, for every such set, the cheapest way to it. Ways that cannot become
-cheaper than a plan known already, from a first narrow search, are left. The result equals that of a search through all
-divisions (Bell's numbers: 5 for 3 sub-groups, 115,975 for 10) as long as no more than `states_max` sets are remembered
-at a time. Beyond, those are kept from which simply joining leads to the cheapest plans, `exact` is False, and the plan
-is still never dearer than those of conservative and aggressive scheduling. O(g**2 * states) for g sub-groups.
+The dynamic program processes sub-groups by descending scans. The choices so far affect later ones only through the set
+of periods in use, so it remembers the cheapest way to each such set. A first, narrow search gives a bound; ways that
+cannot get below it are dropped. The result equals that of a search through all divisions (Bell's numbers: 5 for 3
+sub-groups, 115,975 for 10) as long as at most `states_max` sets are remembered at a time. If there are more, those with
+the lowest estimate (`cost_of_joining`) are kept, and `exact` is False. The plan is still never dearer than those of
+conservative and aggressive scheduling. O(g**2 * states) for g sub-groups.
 
-Golab 2006, section 8.4.4, which names dynamic programming and memorized costs and leaves the program open.
+Golab 2006, section 8.4.4, which mentions dynamic programming and memorized costs but does not give the program.
 
 >>> sub = [PeriodicQuery("Q1", "G1", 2, 9), PeriodicQuery("Q4", "G1", 3, 14), PeriodicQuery("Q7", "G1", 5, 29)]
 >>> plan = hybrid_plan(sub_groups(sub))
@@ -32,12 +32,12 @@ from panewise.schedule.periodic.due_share import due_share
 from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task, groups, sub_groups
 
 STATES_MAX = 256
-FIRST_STATES_MAX = 16  # of the search that finds a bound for the other
+FIRST_STATES_MAX = 16  # `states_max` of the first search, which gives the bound
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks of one group, their cost per update, and whether no cheaper division exists."""
+    """The tasks of one group and their cost per update. `exact`: no division is cheaper."""
 
     tasks: tuple[Task, ...]
     cost: float
@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Way:
-    """The cheapest way to a state: its cost, and the period that each sub-group so far has."""
+    """The cheapest way to a set of periods: its cost, and the period of each sub-group so far."""
 
     cost: float
     periods: tuple[int, ...]
@@ -54,7 +54,8 @@ class _Way:
 
 @dataclass(frozen=True)
 class _Rest:
-    """The sub-groups that have not chosen yet: their periods, that with the shortest, what they finish for at least."""
+    """The sub-groups that have no period yet: their own periods, the one with the shortest, and the least cost of
+    finishing."""
 
     subs: tuple[Task, ...]
     periods: frozenset[int]
@@ -68,14 +69,14 @@ class _Rest:
         return cls(tuple(subs), periods, shortest, sum(sub.finish / sub.period for sub in subs))
 
     def least_cost(self, used: frozenset[int]) -> float:
-        """No way on costs less: a sub-group that nobody has a shorter period than keeps its own."""
+        """A lower bound of the cost of these sub-groups: the one with the shortest period of all must keep its own."""
         if self.shortest is None or (used and min(used) < self.shortest.period):
             return self.finish
         due = due_share(used | {self.shortest.period}) - due_share(used)
         return self.finish + self.shortest.scan * due
 
     def cost_of_joining(self, used: frozenset[int]) -> float:
-        """What one way on costs, a good one mostly: who can joins the longest period in use, the others keep theirs."""
+        """The cost of one way, usually a good one: a sub-group joins the longest period in use, or keeps its own."""
         cost = 0.0
         for sub in self.subs:
             period = max((period for period in used if period <= sub.period), default=sub.period)
@@ -102,7 +103,7 @@ def hybrid_tasks(queries: Iterable[PeriodicQuery], states_max: int = STATES_MAX)
 
 
 def hybrid_plan(subs: Sequence[Task], states_max: int = STATES_MAX) -> Plan:
-    """The cheapest division of the sub-groups of one group, each of its own period, into tasks."""
+    """The cheapest division of the sub-groups of one group into tasks. Their periods must differ."""
     order = sorted(subs, key=lambda sub: (-sub.scan, sub.period))
     assert len({sub.period for sub in order}) == len(order), "queries of one slide are one sub-group"
     known = [tuple(subs), tuple(aggressive_tasks(query for sub in subs for query in sub.queries))]
@@ -117,7 +118,7 @@ def hybrid_plan(subs: Sequence[Task], states_max: int = STATES_MAX) -> Plan:
 
 
 def _search(order: Sequence[Task], states_max: int, bound: float) -> tuple[tuple[int, ...] | None, bool]:
-    """The periods of the cheapest plan below a bound, None where there is none; and whether nothing was left out."""
+    """The periods of the cheapest plan below a bound (None: there is none), and whether the search was exhaustive."""
     ways: dict[frozenset[int], _Way] = {frozenset(): _Way(0.0, ())}
     exact = True
     for place, sub in enumerate(order):
@@ -140,9 +141,9 @@ def _search(order: Sequence[Task], states_max: int, bound: float) -> tuple[tuple
 
 
 def _choices(sub: Task, used: frozenset[int], rest: _Rest) -> Iterator[int]:
-    """The periods that a sub-group may have: its own, or a shorter one that is in use or whose owner may keep it."""
+    """The periods that a sub-group may have: its own, or a shorter one that is in use or belongs to a later one."""
     yield sub.period
-    # Who joins a period relies on its owner; for the owner, too, there is nothing cheaper.
+    # If others have joined its period, the owner keeps it, which is also cheapest for itself.
     if sub.period not in used:
         yield from (period for period in used | rest.periods if period < sub.period)
 

@@ -1,11 +1,11 @@
-"""Late and late-pending sharing: in overload, tasks of a group run together though their deadlines differ.
+"""Late and late-pending sharing: in overload, tasks of a group run together although their deadlines differ.
 
-Once something is late, conservative and hybrid scheduling would work off deadline by deadline and scan the synopsis for
-each. Late sharing takes all late tasks of the group along; late-pending sharing those too that are just due, which
-would be late at the next update. Where nothing is late both choose as `conservative` does. When a task is executed is
-all that changes: which instant its report shows is the timetable's.
+Once tasks are late, conservative and hybrid scheduling would process one deadline after the other, with a scan of the
+synopsis for each. Late sharing runs all late tasks of the group together. Late-pending sharing adds the tasks that are
+just due and would be late at the next update. If no task is late, both choose as `conservative` does. They only change
+when a task is executed, not the instant that its report shows.
 
-"Choose any task" is read as the one with the earliest deadline, so that none waits for ever. Pure, O(n).
+"Choose any task" is read as the one with the earliest deadline, so that none waits for ever. Pure functions, O(n).
 Golab 2006, section 8.4.5, algorithm 11.
 """
 
@@ -19,12 +19,12 @@ from panewise.schedule.periodic.periodic_tasks import Task
 
 
 def late_together(waiting: Mapping[Task, int]) -> tuple[Task, ...]:
-    """All late tasks of the group of the latest one."""
+    """All late tasks of the group with the latest task."""
     return _with_the_latest(waiting, -1)
 
 
 def late_and_pending_together(waiting: Mapping[Task, int]) -> tuple[Task, ...]:
-    """All late and due tasks of the group of the latest one."""
+    """All late and due tasks of the group with the latest task."""
     return _with_the_latest(waiting, 0)
 
 

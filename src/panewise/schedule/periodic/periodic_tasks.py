@@ -1,13 +1,13 @@
 """Periodic queries over synopses as tasks: what runs together, how often, and at what cost.
 
-Time is counted in updates of the synopses: a period of 3 is three updates. The queries of a *group* may be computed
-together whenever their executions meet (rules CS1 to CS7 in `optimize/sharing/rules.py` say which): over a basic
-interval synopsis one scan from the youngest interval to the oldest answers all windows on its way. So tasks of a group
-that run together cost the longest of their scans, once, and what each of their queries does by itself afterwards
-(sorting counters for a top k).
+Time is counted in updates of the synopses: a period of 3 is three updates. The queries of a *group* can be computed
+together when they are due together (rules CS1 to CS7 in `optimize/sharing/rules.py` say which): one scan of a basic
+interval synopsis, from the youngest interval to the oldest, answers all windows on its way. Tasks of a group that run
+together thus cost their longest scan, once, plus what each query does afterwards (such as sorting counters for a top
+k).
 
-A *sub-group* holds the queries of a group that have one slide, and is a task: all of them are always executed together.
-Golab 2006, sections 8.4.2 and 8.4.3.
+A *sub-group* is a task with all queries of a group that have one slide; they are always executed together. Golab 2006,
+sections 8.4.2 and 8.4.3.
 
 >>> quick, slow = PeriodicQuery("quick", "max", 2, scan=9), PeriodicQuery("slow", "max", 3, scan=14)
 >>> tasks = sub_groups([quick, slow])
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PeriodicQuery:
-    """`slide` in updates; `scan` is what reading its window from the synopsis costs, `finish` what comes after."""
+    """A query: its slide in updates, the cost of scanning its window in the synopsis, and the cost after the scan."""
 
     name: str
     group: Hashable
@@ -37,7 +37,7 @@ class PeriodicQuery:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Queries of one group that are always executed together, every `period` updates at the latest; equal to itself."""
+    """Queries of one group that are always executed together, at least every `period` updates. Compared by identity."""
 
     group: Hashable
     period: int
@@ -56,7 +56,7 @@ class Task:
 
 
 def joint_cost(tasks: Collection[Task]) -> float:
-    """The cost of executing tasks of one group together; of one task, that of executing it."""
+    """The cost of executing tasks of one group together."""
     assert len({task.group for task in tasks}) == 1, "only tasks of one group share an execution"
     return max(task.scan for task in tasks) + sum(task.finish for task in tasks)
 
@@ -70,7 +70,7 @@ def groups(queries: Iterable[PeriodicQuery]) -> list[list[PeriodicQuery]]:
 
 
 def sub_groups(queries: Iterable[PeriodicQuery]) -> list[Task]:
-    """A task for every slide of every group: those of no sharing and of conservative scheduling."""
+    """A task for every slide of every group, as in no sharing and in conservative scheduling."""
     return [
         Task(members[0].group, slide, tuple(query for query in members if query.slide == slide))
         for members in groups(queries)

@@ -1,7 +1,7 @@
 """The six techniques by their names in Golab 2006, table 8.1: how queries become tasks, and which run together.
 
-Under the exact reading of slides (`papers/golab2006/timetable.py`) only those apply that leave periods alone: a query
-that is executed at instants that are no multiples of its slide would report what nobody asked for.
+If slides are exact (`papers/golab2006/timetable.py`), only the techniques that do not change periods apply: a query
+executed at instants that are not multiples of its slide would give reports that were not requested.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from panewise.schedule.periodic.late_sharing import late_and_pending_together, l
 from panewise.schedule.periodic.periodic_tasks import PeriodicQuery, Task, sub_groups
 
 Choice = Callable[[Mapping[Task, int]], tuple[Task, ...]]
-"""Of the tasks that wait, with their updates until deadline, those that run next, together; none where none waits."""
+"""Takes the waiting tasks with their updates until deadline; returns those that run next, together."""
 
 
 @dataclass(frozen=True)
 class SharingTechnique:
-    """`tasks_of` makes tasks of queries, `choose` says which of those that wait run next."""
+    """`tasks_of` turns queries into tasks; `choose` chooses the waiting tasks that run next."""
 
     name: str
     tasks_of: Callable[[Iterable[PeriodicQuery]], list[Task]]

@@ -68,7 +68,7 @@ def durable_engine(path: Path, statements: list[str], show: Show) -> Engine:
 
 
 def _of_data_folder(engine: Engine) -> Engine:
-    engine.driver.in_data_folder = engine.driver.is_expected = True
+    engine.driver.expect(in_data_folder=True)
     return engine
 
 
@@ -77,7 +77,7 @@ def _make(place: Path, statements: list[str], show: Show) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         with Engine(unfinished) as engine:
-            engine.driver.is_expected = True
+            engine.driver.expect()
             for statement in statements:
                 table = engine.execute(statement)
                 if table is not None:
@@ -95,9 +95,9 @@ def _make(place: Path, statements: list[str], show: Show) -> None:
 def _continue(engine: Engine, statements: list[str], show: Show) -> None:
     # Run all statements on an engine that keeps only definitions: a file may also drop what it has created.
     books = Engine()
-    books.driver.is_expected = True
-    books.statements.read_table = no_rows
-    books.archives.only_books = True
+    books.driver.expect()
+    books.statements.read_tables_by(no_rows)
+    books.archives.keep_only_books()
     asked, rows = [], []
     for text in statements:
         for parsed in parse(text):

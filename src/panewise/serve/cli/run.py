@@ -17,7 +17,7 @@ from rich.text import Text
 
 from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.engine.engine import Engine
-from panewise.engine.run.driver import RESULTS, Manner, RunSummary
+from panewise.engine.run.driver import RESULTS, RunOptions, RunSummary
 from panewise.engine.run.terminal_tables import output_console, rate, result_table
 from panewise.errors import BadRowsWarning, LateRowsWarning
 from panewise.serve.cli.statement_texts import read_statements, split_statements
@@ -31,11 +31,11 @@ def run_file(file: Path, *, flush: bool, progress: bool, path: Path | None = Non
     console = output_console()
     with warnings.catch_warnings(), opened(file, path, console) as engine:
         for said in (LateRowsWarning, BadRowsWarning):
-            warnings.simplefilter("ignore", said)  # the summary shows these warnings
-        manner = Manner(console, None, flush, every_query=True, bars=progress)
-        if path is not None and (path / RESULTS).exists():  # the folder was served before
-            manner.begin = lambda sinks: _catch_up(path / RESULTS, sinks)
-        summary = engine.driver.run(manner)
+            warnings.simplefilter("ignore", said)  # The summary says it.
+        options = RunOptions(console, None, flush, every_query=True, bars=progress)
+        if path is not None and (path / RESULTS).exists():  # it was served before
+            options.begin = lambda sinks: _catch_up(path / RESULTS, sinks)
+        summary = engine.driver.run(options)
         if summary.interrupted:
             console.print("interrupted: what was read so far is answered")
         console.print(summary_table(engine, summary))
@@ -55,7 +55,7 @@ def opened(file: Path | None, path: Path | None, console: Console) -> Engine:
 
         return durable_engine(path, statements, show)
     engine = Engine()
-    engine.driver.is_expected = True
+    engine.driver.expect()
     for statement in statements:
         table = engine.execute(statement)
         if table is not None:

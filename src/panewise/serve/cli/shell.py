@@ -22,7 +22,7 @@ from panewise.catalog import QueryDefinition, SinkDefinition, StreamDefinition
 from panewise.connectors.by_name import open_source
 from panewise.connectors.options import written_option
 from panewise.engine.engine import Engine
-from panewise.engine.run.driver import Manner
+from panewise.engine.run.driver import RunOptions
 from panewise.engine.run.flows import Flow
 from panewise.engine.run.held_interrupts import interrupts_held
 from panewise.engine.run.terminal_tables import error_console, error_text, output_console, result_table
@@ -70,7 +70,7 @@ class Shell:
 
     def __init__(self, engine: Engine, console: Console, errors: Console) -> None:
         self.engine = engine
-        self.engine.driver.is_expected = True  # the command `\read` runs the connectors
+        self.engine.driver.expect()  # `\read` is a run
         self.console = console
         self.errors = errors
         self.failed = False
@@ -175,7 +175,7 @@ class Shell:
         self._show_new()
 
     def _read(self, _: list[str]) -> None:
-        summary = self.engine.driver.run(Manner(self.console))
+        summary = self.engine.driver.run(RunOptions(self.console))
         if not summary.streams and not summary.queries:
             raise ConnectorError("no stream has a connector", hint="\\push STREAM FILE reads a file into any stream")
         for name, rows in summary.streams.items():

@@ -1,1 +1,1 @@
-"""CREATE ARCHIVE on Spark: what micro-batches stage becomes updates of archives; archives as a data source."""
+"""CREATE ARCHIVE on Spark: micro-batches become updates of archives, which Spark can read as a data source."""

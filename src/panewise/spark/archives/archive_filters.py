@@ -1,12 +1,13 @@
-"""Filters that Spark hands down, as conditions on an archive: what Arrow decides exactly as Spark would, and no more.
+"""Filters that Spark pushes down, as conditions on an archive. Only those are taken that Arrow decides as Spark does.
 
-Arrow's expression prunes row groups by their minima and maxima and then filters rows; the ranges of `_inserted` and
-`_expires` choose files by the manifest alone. A filter that is taken here is not evaluated again by Spark, so one is
-taken only where both mean the same:
+Arrow's expression prunes row groups by their minima and maxima and then filters rows. The ranges of `_inserted` and
+`_expires` choose files by the manifest alone. Spark does not evaluate a filter again that is taken here. So these are
+taken, because they mean the same in both:
 
     =, <=>, IN, <, <=, IS NULL, IS NOT NULL    on every type
-    >, >=                                      on every type but FLOAT and DOUBLE: Spark has NaN above all numbers
-    any of them with NaN or a value that is not one of the column's type; all other filters: left to Spark
+    >, >=                                      on every type but FLOAT and DOUBLE: in Spark NaN is above all numbers
+
+All other filters are left to Spark, and so are these with NaN or with a value that the column's type does not have.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ _WHOLE: Span = (None, None)
 
 @dataclass(frozen=True)
 class PushedFilters:
-    """What the filters that were taken say together; instants in microseconds, both ends included."""
+    """The conjunction of the filters that were taken; instants in microseconds, both ends included."""
 
     condition: Any = None
     inserted: Span = _WHOLE
     expires: Span = _WHOLE
 
     def narrowed(self, filter: Filter, kinds: Mapping[str, Any]) -> PushedFilters | None:
-        """With one filter more; None where it is for Spark. `kinds`: the columns' types of Arrow."""
+        """With one more filter; None if Spark must evaluate it. `kinds` has the Arrow types of the columns."""
         name = _column(filter, kinds)
         if name is None:
             return None
@@ -51,7 +52,7 @@ class PushedFilters:
 
 
 def _column(filter: Filter, kinds: Mapping[str, Any]) -> str | None:
-    """The one column that a filter is about, of those that there are."""
+    """The column of a filter; None if it is not one of `kinds`."""
     path: tuple[str, ...] = getattr(filter, "attribute", ())
     return path[0] if len(path) == 1 and path[0] in kinds else None
 
@@ -88,7 +89,7 @@ def _condition(filter: Filter, name: str, kind: Any) -> Any:
 
 
 def _one_of(name: str, kind: Any, values: Iterable[Any]) -> Any:
-    # `a IN (1, NULL)` holds where a = 1, and is not known elsewhere.
+    # `a IN (1, NULL)` is true where a = 1, and unknown elsewhere.
     scalars = [_scalar(value, kind) for value in values if value is not None]
     if any(scalar is None for scalar in scalars):
         return None
@@ -98,12 +99,12 @@ def _one_of(name: str, kind: Any, values: Iterable[Any]) -> Any:
     if pa.types.is_boolean(kind):
         return pc.field(name).isin(listed)
     ends = pc.min_max(listed)
-    # Row groups are pruned by the range.
+    # The range is there to prune row groups.
     return pc.field(name).isin(listed) & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
 
 
 def _scalar(value: Any, kind: Any) -> Any:
-    """The value as one of the column's type; None where that changes it."""
+    """The value as one of the column's type; None if the conversion changes it."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     try:
@@ -114,7 +115,7 @@ def _scalar(value: Any, kind: Any) -> Any:
 
 
 def _span(filter: Filter) -> Span:
-    """The instants that a filter on a column of time leaves."""
+    """The instants that pass a filter on a column of time."""
     from pyspark.sql import datasource as spark
 
     match filter:

@@ -1,12 +1,11 @@
-"""An archive as a DataFrame over Spark's own reader of Parquet: the files of one version, and nothing expired.
+"""An archive as a DataFrame over Spark's own Parquet reader: the files of one version, without expired rows.
 
-Spark hands filters and columns down to its reader by itself: it skips row groups and pages by their minima and maxima
-(keys lie together, so a key is in one or two row groups of a file) and rows never pass through Python. Of the files of
-other times none is opened where `inserted` or `expires` say which times are meant; the manifest knows that, and Spark
-does not.
+Spark pushes filters and columns down to its reader: it skips row groups and pages by their minima and maxima (rows of a
+key are in one or two row groups of a file), and rows never pass through Python. With `inserted` or `expires`, files of
+other times are not opened, as the manifest says; Spark itself does not know it.
 
-Invariant: one committed version, that of the call, for as long as the writer keeps its files; load it again for a newer
-one. Cost: a manifest is read here, and nothing else.
+Invariant: a frame reads one committed version, the newest at the time of the call, as long as the writer keeps its
+files. Cost: only a manifest is read here.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def read_archive(
     inserted: Span = (None, None),
     expires: Span = (None, None),
 ) -> DataFrame:
-    """The rows of an archive; `inserted` and `expires` are pairs of instants, both included, None for an open end.
+    """The rows of an archive. `inserted` and `expires` are pairs of instants, both included; None is an open end.
 
-    `where` is a path, or a URI that Arrow and this Spark both know.
+    `where` is a path, or a URI that both Arrow and this Spark can read.
     """
     from pyspark.sql.functions import lit, timestamp_micros
     from pyspark.sql.pandas.types import from_arrow_schema

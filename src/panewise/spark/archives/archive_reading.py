@@ -1,6 +1,6 @@
-"""Statements that read archives while Spark writes them: the books get their files for as long as a statement runs.
+"""Statements that read archives while Spark writes them: the books open the files while a statement runs.
 
-What is seen is the newest committed version; rows of a slot that is not over are still in the result log.
+A statement sees the newest committed version. Rows of a slot that is not over are not in it yet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from panewise.errors import ArchiveError
 
 @contextmanager
 def with_files(archives: Archives, names: Iterable[str], must_be_there: bool = True) -> Iterator[None]:
-    """Readers take no lock, so whoever writes goes on."""
+    """Opens the archives for the books, and closes them afterwards. Takes no lock, so writers are not blocked."""
     from panewise.archive.archive import Archive
 
     keepers = [archives[name] for name in names]

@@ -3,20 +3,20 @@
     register_archive(spark)
     frame = spark.read.format("panewise_archive").load("s3://bucket/traffic")
 
-Columns are those of the archive, `_inserted` and `_expires`. Options: `version` reads one version for as long as it is
-kept; `columns` ('host, bytes') reads only these, for Spark tells a source written in Python nothing of what it needs;
-`single_use` ('true') hands filters down, see below. Read wherever Arrow reads. A task is a sub-index, and rows leave as
-Arrow batches. `archive_frame.py` reads with Spark's own reader of Parquet, and is the faster one on local disks.
+Columns are those of the archive, `_inserted` and `_expires`. Options: `version` reads one version, as long as it is
+kept. `columns` ('host, bytes') reads only these columns, because Spark does not tell a Python source which it needs.
+`single_use` ('true') takes filters, see below. Works on every file system of Arrow. A task reads one sub-index, and
+gives rows as Arrow batches. `archive_frame.py` reads with Spark's own Parquet reader, and is faster on local disks.
 
-Filters reach the files (`archive_filters.py`): which files are read is decided by the manifest when a query is planned,
-which row groups by their footers in the tasks. But Spark 4.3 keeps what was handed down with the *frame*, for all that
-read it: after `frame.where("a = 1")` a `frame.count()` counts those rows only, and of two sides of a self-join both get
-the filters of one. So filters are taken where Spark keeps scans apart, or where the caller promises with `single_use`
-that the frame is loaded for one query and stands in it once. Elsewhere Spark filters all rows, and the answer is right.
+Filters choose files by the manifest when a query is planned, and row groups by their footers in the tasks
+(`archive_filters.py`). But Spark 4.3 keeps pushed filters with the *frame*, for all its readers: after `frame.where("a
+= 1")` a `frame.count()` counts only those rows, and both sides of a self-join get the filters of one. So filters are
+taken only if Spark keeps scans apart, or if the caller promises with `single_use` that the frame is used once and in
+one query. Otherwise Spark filters all rows, and the answer is right.
 
-Invariant: a query reads one committed version, the newest when the frame was first planned; its tasks get the names of
-its files and read no manifest. Tasks that begin later than the writer's grace period after a newer version may meet a
-file that is gone, and fail with words that say so.
+Invariant: a query reads one committed version, the newest when the frame was first planned. Its tasks get the names of
+the files and read no manifest. A task that begins later than the writer's grace period after a newer version may not
+find a file; its error says so.
 """
 
 from __future__ import annotations
@@ -49,18 +49,19 @@ _FRAME_CLASS = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataS
 
 
 def register_archive(spark: SparkSession) -> None:
-    """Makes archives readable in a session, and has Spark hand filters down to sources written in Python."""
+    """Makes archives readable in a session, and lets Spark push filters down to Python sources."""
     check_version(spark)
     ship(spark)
     spark.conf.set(_PUSHDOWN, "true")
-    with settings(spark, {}):  # its workers are ours
+    with settings(spark, {}):  # its workers run this interpreter
         spark.dataSource.register(PushingArchiveSource if keeps_scans_apart(spark) else ArchiveSource)
 
 
 def keeps_scans_apart(spark: SparkSession) -> bool:
-    """Whether this Spark keeps filters with the scan that handed them down, and not with the frame.
+    """Whether this Spark keeps pushed filters with the scan, and not with the frame.
 
-    Where they stay with the frame, its class has a method for it. Of a Connect server's classes nothing is known.
+    A Spark that keeps them with the frame has a method for it in the frame's class. False through Spark Connect, where
+    classes cannot be inspected.
     """
     if is_connect(spark):
         return False
@@ -70,7 +71,7 @@ def keeps_scans_apart(spark: SparkSession) -> bool:
 
 
 class ArchiveSource(DataSource):
-    """See the module. Made anew, in a process of its own, wherever Spark needs one."""
+    """See the module. Spark creates one, in a separate process, whenever it needs one."""
 
     takes_filters = False
 
@@ -90,7 +91,7 @@ class ArchiveSource(DataSource):
     def reader(self, schema: StructType) -> ArchiveReader:
         manifest = self._manifest()
         whole = _spark_schema(manifest)
-        for field in schema.fields:  # they may be the caller's, of `spark.read.schema(...)`
+        for field in schema.fields:  # perhaps those of `spark.read.schema(...)`
             own = _field(whole, field.name)
             if (own.name, own.dataType) != (field.name, field.dataType):
                 shown = [f"{one.name} {one.dataType.simpleString()}" for one in (own, field)]
@@ -101,9 +102,11 @@ class ArchiveSource(DataSource):
     def _place(self) -> str:
         written = self.options.get("path")
         if not written:
-            raise ArchiveError("which archive to read is not said", hint=f'spark.read.format("{NAME}").load(path)')
+            raise ArchiveError(
+                "an archive is read from a path, and none is given", hint=f'spark.read.format("{NAME}").load(path)'
+            )
         storage = storage_at(written)
-        # A relative path is one of the driver's; executors have folders of their own.
+        # A relative path is relative to the driver's folder; executors have other working folders.
         return storage.root if isinstance(storage, LocalStorage) else written
 
     def _manifest(self) -> Manifest:
@@ -121,13 +124,13 @@ class ArchiveSource(DataSource):
 
 
 class PushingArchiveSource(ArchiveSource):
-    """For a Spark that keeps scans apart."""
+    """The source for a Spark that keeps scans apart."""
 
     takes_filters = True
 
 
 class ArchiveReader(DataSourceReader):
-    """One version, planned once and read in tasks."""
+    """Reads one version: planned once, read in tasks."""
 
     def __init__(self, place: str, manifest: Manifest, schema: StructType) -> None:
         self._place = place
@@ -136,7 +139,7 @@ class ArchiveReader(DataSourceReader):
         self._pushed = PushedFilters()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A sub-index each, of files that may hold what is sought; none is opened for it."""
+        """One partition for each sub-index, of the files that may have rows that pass the filters. Opens no file."""
         pushed = self._pushed
         files = [file for file in self._manifest.files if may_hold(file, None, pushed.inserted, pushed.expires)]
         return [InputPartition(tuple(own)) for own in by_sub_index(files).values()]
@@ -145,7 +148,7 @@ class ArchiveReader(DataSourceReader):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         given = to_arrow_schema(self._schema, timezone="UTC")
-        manifest = replace(self._manifest, files=partition.value or ())  # None: there was nothing to read
+        manifest = replace(self._manifest, files=partition.value or ())  # None if there is nothing to read
         files = SubIndexFiles(storage_at(self._place), manifest.schema, manifest.key)
         with Snapshot(manifest, files, lambda: None) as snapshot:
             for batch in snapshot.batches(self._pushed.condition, self._schema.names):
@@ -154,12 +157,12 @@ class ArchiveReader(DataSourceReader):
                     yield pa.RecordBatch.from_arrays(columns, schema=given)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks know their files; a manifest of thousands would travel with each of them.
+        # A task has the names of its files; the whole list would be sent with each task.
         return self.__dict__ | {"_manifest": replace(self._manifest, files=())}
 
 
 class PushingArchiveReader(ArchiveReader):
-    """Takes filters, too."""
+    """Reads one version, and takes filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         kinds = {field.name: field.type for field in stored_schema(self._manifest.schema)}

@@ -1,15 +1,14 @@
-"""Rows of archived streams between the tasks that read them and the archives that get them: files of the checkpoint.
+"""Rows of archived streams on their way from tasks to archives: files of the checkpoint.
 
     staged/000000000012-<hex>.parquet   rows of one task of micro-batch 12, in order of time, at most `STAGED_MAX`
-    staged/000000000012.json            the list: which of these files are the rows of micro-batch 12, by stream
+    staged/000000000012.json            the list: the files with the rows of micro-batch 12, by stream
 
-A task writes its rows, late and bad ones left out, under names that nobody else has, and its packet brings these names
-to the driver; so the driver gets those of one attempt of each task. It writes the list before anything is archived, and
-a list never changes: whatever comes again, after whatever was killed, a micro-batch has one list. Files that are in no
-list are from attempts that failed, or came again, and go.
+A task writes its good rows to files with unique names, and sends the names in its packet. So the driver gets the names
+from one attempt of each task. It writes the list before anything is archived, and a list never changes: a micro-batch
+has one list, however often it is repeated. Files in no list come from failed or repeated attempts, and are removed.
 
-Cost: a row is written and read once more than without an archive. A task holds at most `STAGED_MAX` rows for it and one
-batch, the driver a name and three numbers a file.
+Cost: a row is written and read once more than without an archive. A task holds at most `STAGED_MAX` rows and one batch;
+the driver holds a name and three numbers for each file.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from panewise.archive.sought import moment
 from panewise.arrays import Ints
 from panewise.spark.environment.folder import Folder
 
-STAGED_MAX = 131_072
-_ROW_GROUP = 16_384  # rows; of a file in order of time few groups are decoded for a stretch of it
+STAGED_MAX = 131_072  # rows of a file
+_ROW_GROUP = 16_384  # rows; small, so that a stretch of time needs few of the groups
 _FOLDER = "staged"
 
 
@@ -47,13 +46,13 @@ class StagedFile:
         return [self.name, self.rows, self.least, self.greatest]
 
     def rows_between(self, after: int, until: int) -> float:
-        """About how many rows lie after one instant and up to another."""
+        """An estimate of the rows after one instant and up to another."""
         inside = min(self.greatest, until) - max(self.least - 1, after)
         return self.rows * max(0, inside) / (self.greatest - self.least + 1)
 
 
 class TaskStaging:
-    """The rows of one stream in one task, on their way into files."""
+    """Stages the rows of one stream in one task."""
 
     def __init__(self, folder: Folder, batch: int) -> None:
         self._folder = folder
@@ -63,14 +62,14 @@ class TaskStaging:
         self._files: list[StagedFile] = []
 
     def take(self, rows: pa.RecordBatch, times: Ints) -> None:
-        """Good rows, all of one schema."""
+        """Takes good rows, all of one schema."""
         self._waiting.append((rows, times))
         self._waiting_rows += len(rows)
         if self._waiting_rows >= STAGED_MAX:
             self._write()
 
     def files(self) -> list[StagedFile]:
-        """All that was taken is in these."""
+        """Writes the rest; returns the files that have all rows taken."""
         if self._waiting:
             self._write()
         return self._files
@@ -89,21 +88,21 @@ class TaskStaging:
 
 
 def write_list(folder: Folder, batch: int, files: dict[str, list[StagedFile]]) -> None:
-    """What a micro-batch has staged, by stream. Where there is a list already it holds, and these files are surplus."""
+    """Writes the list of a micro-batch, by stream. If it has one already, that list stays; these files are surplus."""
     if files and not folder.exists(_list_of(batch)):
         folder.write_json(_list_of(batch), {key: [file.to_list() for file in own] for key, own in files.items()})
 
 
 @dataclass
 class StagedRows:
-    """The lists, as the driver knows them."""
+    """The staged files that the driver knows, by their lists."""
 
     folder: Folder
     _lists: dict[int, dict[str, list[StagedFile]]] = field(default_factory=dict)
     _read: bool = False
 
-    def come_to(self, batch: int) -> None:
-        """The lists up to a micro-batch are known."""
+    def begin_batch(self, batch: int) -> None:
+        """Reads the lists up to a micro-batch that are not known yet."""
         if self._read:
             self._read_list(batch)
             return
@@ -122,19 +121,20 @@ class StagedRows:
         return [file for own in self._lists.values() for file in own.get(stream, ()) if file.greatest > after]
 
     def read(self, file: StagedFile, timestamp: str, after: int, until: int, columns: list[str] | None) -> pa.Table:
-        """Its rows after one instant and up to another."""
+        """The rows of a file after one instant and up to another."""
         data = self.folder.read(file.name)
         if data is None:
             raise FileNotFoundError(f"'{file.name}' of '{self.folder.place}' is gone before it was archived")
         wanted = (pc.field(timestamp) > moment(after)) & (pc.field(timestamp) <= moment(until))
         return pq.read_table(pa.BufferReader(data), columns=columns, filters=wanted)
 
-    # -- what goes -----------------------------------------------------------------------------------------------------
+    # -- removal -------------------------------------------------------------------------------------------------------
 
     def forget(self, done: dict[str, int]) -> None:
-        """Files whose rows all archives have go; `done`: by stream, up to where the slowest of its archives has them.
+        """Removes files whose rows are in all archives.
 
-        A stream that has no archive any more is not in it.
+        `done` has for each stream the instant up to which its slowest archive has the rows. A stream that is not in it
+        has no archive any more.
         """
         for batch, files in list(self._lists.items()):
             left: dict[str, list[StagedFile]] = {}
@@ -147,12 +147,12 @@ class StagedRows:
             if left:
                 self._lists[batch] = left
             else:
-                # Files first: a list without files is read again as nothing to do, files without a list are surplus.
+                # The files are removed before the list, because files without a list would be surplus.
                 self.folder.remove(_list_of(batch))
                 del self._lists[batch]
 
     def sweep(self, batch: int) -> None:
-        """Files up to a micro-batch, which has its list, that are in no list go."""
+        """Removes files that are in no list, up to a micro-batch whose list is written."""
         listed = {file.name for files in self._lists.values() for own in files.values() for file in own}
         for name in self._surplus(batch):
             if name not in listed:

@@ -1,4 +1,4 @@
-"""What all archives of a pipeline have in common: from where to where each goes, and what its rows look like."""
+"""What archives of queries and of streams have in common: their sources, micro-batches and the form of rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
 
 _STATE = "archives.json"
-ARCHIVES_FORMAT = 2  # 1 was what is now under `archives` alone
-HELD_MAX = 262_144  # rows that wait; more are written before their slot is over
+ARCHIVES_FORMAT = 2  # format 1 was only what is now under `archives`
+HELD_MAX = 262_144  # rows that wait for the end of their slot; more are written before it
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class ArchiveTarget:
     """An archive, from its first micro-batch to the one before `until`."""
 
     definition: ArchiveDefinition
-    name: str  # in this checkpoint: by the version that created it
-    query: str | None  # its name in the log; None: the rows of a stream are archived
-    streams: tuple[tuple[str, int], ...]  # what it has its rows from in the end, by key, and their delays
+    name: str  # its log name
+    query: str | None  # log name of the query; None if the rows of a stream are archived
+    streams: tuple[tuple[str, int], ...]  # keys and delays of the streams that its rows come from in the end
     first: int
-    until: int | None  # None: it goes on
+    until: int | None  # None while the archive is defined
 
     @property
     def stream(self) -> str:
@@ -43,16 +43,16 @@ class ArchiveTarget:
         return self.streams[0][0]
 
     def now(self, marks: Marks) -> int | None:
-        """The last instant that is over for the source; None before there is one."""
+        """The last instant that the watermarks of the source have passed; None before there is one."""
         least = min((marks.of(key).watermark(delay) for key, delay in self.streams), default=INT64_MIN)
         return None if least == INT64_MIN else min(least - 1, INSTANT_MAX)
 
 
 @dataclass
-class Begun:
-    """Of an archive when its first micro-batch came: the number of its last update, and up to where rows are not its.
+class ArchiveStart:
+    """An archive at its first micro-batch: `base` is the number of its last update, and rows up to `at` are skipped.
 
-    That is the instant of the last update, or, of a stream, what the watermark had passed before that micro-batch.
+    `at` is the instant of that update or, for a stream, what the watermark had passed before the micro-batch if later.
     """
 
     base: int
@@ -60,19 +60,19 @@ class Begun:
     ended: bool = False
 
 
-BEGUN = Record(Begun, "base at ended")
+ARCHIVE_START = Record(ArchiveStart, "base at ended")
 
 
-def read_begun(folder: Folder) -> dict[str, Begun]:
-    """All archives whose first micro-batch has come, by their names in the checkpoint."""
+def read_archive_starts(folder: Folder) -> dict[str, ArchiveStart]:
+    """All archives whose first micro-batch has come, by log name."""
     data = folder.read_json(_STATE) or {}
     check_format(data, ARCHIVES_FORMAT, "the record of a checkpoint's archives")
-    begun = data["archives"] if FORMAT in data else data  # a name in a checkpoint has an @
-    return {name: BEGUN.of_dict(each) for name, each in begun.items()}
+    starts = data["archives"] if FORMAT in data else data  # a log name has an @, so none is `format`
+    return {name: ARCHIVE_START.of_dict(each) for name, each in starts.items()}
 
 
-def write_begun(folder: Folder, state: dict[str, Begun]) -> None:
-    archives = {name: BEGUN.to_dict(begun) for name, begun in state.items()}
+def write_archive_starts(folder: Folder, state: dict[str, ArchiveStart]) -> None:
+    archives = {name: ARCHIVE_START.to_dict(start) for name, start in state.items()}
     folder.write_json(_STATE, {FORMAT: ARCHIVES_FORMAT, "archives": archives})
 
 
@@ -86,12 +86,12 @@ def manifest_of(target: ArchiveTarget) -> Manifest:
 def foreign(target: ArchiveTarget) -> ArchiveError:
     return ArchiveError(
         f"the archive in '{target.definition.path}' has updates that are not of this pipeline",
-        hint="an archive has one writer: drop this one, and create it anew from where it is, or with another path",
+        hint="an archive has one writer: drop it and create it anew, with the same path or another",
     )
 
 
-def with_lives(table: pa.Table, timestamp: str, lifetime_us: int, after: int | None) -> pa.Table:
-    """Rows as an archive has them; without those up to an instant, and after the last one of all."""
+def with_lifetimes(table: pa.Table, timestamp: str, lifetime_us: int, after: int | None) -> pa.Table:
+    """Rows with `_inserted` and `_expires`, without those up to `after` and those later than INSTANT_MAX."""
     times = np.asarray(table[timestamp].cast(TIME).cast(pa.int64()))
     own = times <= INSTANT_MAX
     if after is not None:

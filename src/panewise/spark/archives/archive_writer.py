@@ -1,21 +1,21 @@
-"""CREATE ARCHIVE on Spark: what a query or a stream gives goes to archives, in the foreachBatch, exactly once.
+"""CREATE ARCHIVE on Spark: writes results and rows of streams to archives, in the foreachBatch, exactly once.
 
-For rows of streams see `archive_of_stream.py`. Of a query the log is the buffer: it has the results of every
-micro-batch, it survives, and it says the same when a micro-batch is done again. So rows wait in it until a slot of time
-(`every`) is over, and then all of them, of whole micro-batches, are one update of the archive:
+For rows of streams see `archive_of_stream.py`. Results of a query wait in the log, which survives and is the same when
+a micro-batch is repeated. When a slot of time (`every`) is over, they all become one update of the archive, with whole
+micro-batches:
 
     micro-batch      5    6    7    8    9        number of the update = base + (micro-batch - first) + 1
     rows in the log  .    .    .    .    .
-    archive          |----update----|  wait        base, first: what the archive had, and the first micro-batch it gets
+    archive          |----update----|  wait        base: number before `first`, the first micro-batch that it gets
 
-An update's number says which micro-batches the archive holds. A micro-batch that comes again finds its number there, or
-the number before and makes the same update; nothing else has to be remembered, whoever goes on. The archive changes all
-at once or not at all, so there is no third case.
+An update's number says which micro-batches the archive has. An update is atomic. So a micro-batch that is repeated
+finds either its own number, and the update is done, or the number before, and makes the same update. No other state is
+needed.
 
-Time is the query's watermark: a row is inserted at its own time, lives for `lifetime`, and what has expired by the
-watermark goes. Rows are written before their slot is over where the pipeline stops, where the archive is dropped, and
-where time stands still for so long that the log's retention would take them. Rows up to the instant of an archive that
-was there before are passed over, as in the engine.
+Time is the query's watermark: a row is inserted at its own time and lives for `lifetime`; rows that have expired by the
+watermark are removed. Rows are written before the end of their slot if the pipeline stops, if the archive is dropped,
+or if time stands still for so long that the log's retention would remove them. Rows up to the instant of an archive
+that existed before are skipped, as in the engine.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from panewise.spark.archives.archive_of_stream import StreamArchive
 from panewise.spark.archives.archive_staging import StagedRows
 from panewise.spark.archives.archive_target import (
     HELD_MAX,
+    ArchiveStart,
     ArchiveTarget,
-    Begun,
     foreign,
     manifest_of,
-    read_begun,
-    with_lives,
-    write_begun,
+    read_archive_starts,
+    with_lifetimes,
+    write_archive_starts,
 )
 from panewise.spark.environment.folder import Folder
 from panewise.spark.program.known_programs import versions_of
@@ -52,23 +52,23 @@ from panewise.spark.tasks.packing import RESULT
 if TYPE_CHECKING:
     from panewise.archive.manifest import Manifest
 
-SWEPT_EVERY = 100  # micro-batches
+SWEPT_EVERY = 100  # micro-batches between two sweeps of staged files
 
 
 @dataclass
 class _WaitingUpdate:
-    """What of an archive is in the log and not yet in its files."""
+    """The results for an archive that are in the log and not yet in its files."""
 
-    written: int  # the last micro-batch that is in the files
-    now: int | None  # the instant of the last update
+    written: int  # last micro-batch that is in the files
+    now: int | None  # instant of the last update
     batches: list[int] = field(default_factory=list)
     rows: int = 0
 
 
 @dataclass
 class ArchiveWriter:
-    """Picklable, as what it is told. What else it keeps in memory is found again in the program, the log and the
-    archives."""
+    """Writes all archives of a pipeline. Pickled as its reference and retention: all other state is found again in the
+    program, the log and the archives."""
 
     reference: Reference
     retention_seconds: float
@@ -87,88 +87,88 @@ class ArchiveWriter:
 
     @cached_property
     def targets(self) -> list[ArchiveTarget]:
-        """All archives that there have been."""
+        """All archives of all versions."""
         return archive_targets(versions_of(self.reference))
 
     def prepare(self) -> None:
-        """Makes the archives that there are to be, with the layouts they are to have; once, where they are written."""
+        """Creates the archives that are defined now, with their layouts. Call it once, in the process that writes."""
         for target in self.targets:
             if target.until is None:
                 opened(target.definition, layout_of(target.definition.options)).close()
         self._prepared = True
 
     def write(self, batch: int, marks: Marks) -> None:
-        """The results of a micro-batch are in the log, and the list of what it has staged is there. May come again."""
+        """Call when the log has the results of a micro-batch and its staged files are listed. May be repeated."""
         if not self._prepared:
             self.prepare()
         targets = [target for target in self.targets if target.first <= batch]
-        state = read_begun(self.folder) if targets else {}
-        # Those that have ended come first: another one may go on in the same folder.
+        state = read_archive_starts(self.folder) if targets else {}
+        # Dropped archives first, because another one may use the same folder.
         for target in sorted(targets, key=lambda one: one.until is None):
-            begun = state.get(target.name)
-            if begun is None:
-                begun = state[target.name] = self._begin(target)
-                write_begun(self.folder, state)
-            if begun.ended:
+            start = state.get(target.name)
+            if start is None:
+                start = state[target.name] = self._begin(target)
+                write_archive_starts(self.folder, state)
+            if start.ended:
                 continue
             if target.until is None or batch < target.until:
-                self._write(target, begun, batch, marks, at_once=False)
+                self._write(target, start, batch, marks, at_once=False)
             else:
-                # Time stands where it stood: another one in the same folder begins with this micro-batch.
+                # With the time before this micro-batch, from which another archive in the same folder begins.
                 last = target.until - 1
-                self._write(target, begun, last, read_marks(self.folder, last), at_once=True)
-                begun.ended = True
-                write_begun(self.folder, state)
+                self._write(target, start, last, read_marks(self.folder, last), at_once=True)
+                start.ended = True
+                write_archive_starts(self.folder, state)
         self._clear(batch, {target: state[target.name] for target in targets if target.query is None})
 
     def settle(self, marks: Marks) -> None:
-        """None comes soon, and none is under way: what waits in the log is written before its slot is over."""
-        state = read_begun(self.folder)
+        """Writes what waits before its slot is over. Call when no micro-batch is under way or will come soon."""
+        state = read_archive_starts(self.folder)
         for target in self.targets:
-            begun = state.get(target.name)
-            if begun is None or target.until is not None:
+            start = state.get(target.name)
+            if start is None or target.until is not None:
                 continue
-            # A micro-batch that died before it was marked may be there already.
-            if target.query is None or _written(target, begun, manifest_of(target)) < marks.batch:
-                self._write(target, begun, marks.batch, marks, at_once=True)
+            # The archive may have a micro-batch already that died before it was marked.
+            if target.query is None or _written(target, start, manifest_of(target)) < marks.batch:
+                self._write(target, start, marks.batch, marks, at_once=True)
 
-    def _begin(self, target: ArchiveTarget) -> Begun:
+    def _begin(self, target: ArchiveTarget) -> ArchiveStart:
         manifest = manifest_of(target)
         known = [manifest.now_us]
         if target.query is None:
             known.append(target.now(read_marks(self.folder, target.first - 1)))
-        return Begun(manifest.update, max((instant for instant in known if instant is not None), default=None))
+        return ArchiveStart(manifest.update, max((instant for instant in known if instant is not None), default=None))
 
-    def _write(self, target: ArchiveTarget, begun: Begun, batch: int, marks: Marks, at_once: bool) -> None:
+    def _write(self, target: ArchiveTarget, start: ArchiveStart, batch: int, marks: Marks, at_once: bool) -> None:
         if target.query is None:
-            archive = self._of_stream(target, begun, batch)
-            del self._of_streams[target.name]  # where this fails, the next one looks at what is there
+            archive = self._of_stream(target, start, batch)
+            del self._of_streams[target.name]  # if this fails, the next call reads the archive again
             archive.write(target.now(marks), at_once)
             self._of_streams[target.name] = archive
         else:
-            self._write_results(target, begun, batch, marks, at_once)
+            self._write_results(target, start, batch, marks, at_once)
 
     # -- rows of streams -----------------------------------------------------------------------------------------------
 
-    def _of_stream(self, target: ArchiveTarget, begun: Begun, batch: int) -> StreamArchive:
+    def _of_stream(self, target: ArchiveTarget, start: ArchiveStart, batch: int) -> StreamArchive:
         if self._staged is None:
             self._staged = StagedRows(self.folder)
-        self._staged.come_to(batch)
+        self._staged.begin_batch(batch)
         if target.name not in self._of_streams:
-            self._of_streams[target.name] = StreamArchive(target, begun, self._staged)
+            self._of_streams[target.name] = StreamArchive(target, start, self._staged)
         return self._of_streams[target.name]
 
-    def _clear(self, batch: int, targets: dict[ArchiveTarget, Begun]) -> None:
-        """Staged rows that all archives of their stream have go."""
+    def _clear(self, batch: int, targets: dict[ArchiveTarget, ArchiveStart]) -> None:
+        """Removes staged rows that all archives of their stream have."""
         if not targets:
             return
         done: dict[str, int] = {}
-        for target, begun in targets.items():
-            if not begun.ended:
-                archive = self._of_stream(target, begun, batch)
+        for target, start in targets.items():
+            if not start.ended:
+                archive = self._of_stream(target, start, batch)
                 done[target.stream] = min(archive.done, done.get(target.stream, archive.done))
         staged = self._staged = self._staged or StagedRows(self.folder)
-        staged.come_to(batch)
+        staged.begin_batch(batch)
         staged.forget(done)
         if batch % SWEPT_EVERY == 0 or not self._swept:
             staged.sweep(batch)
@@ -176,38 +176,42 @@ class ArchiveWriter:
 
     # -- results of queries --------------------------------------------------------------------------------------------
 
-    def _write_results(self, target: ArchiveTarget, begun: Begun, batch: int, marks: Marks, at_once: bool) -> None:
-        waiting = self._waiting_for(target, begun, batch)
+    def _write_results(
+        self, target: ArchiveTarget, start: ArchiveStart, batch: int, marks: Marks, at_once: bool
+    ) -> None:
+        waiting = self._waiting_for(target, start, batch)
         layout, now = layout_of(target.definition.options), target.now(marks)
         if now is None:
             return  # no time has passed, so there is no result either
         moved = waiting.now is None or layout.slot(now) > layout.slot(waiting.now)
         if moved or (waiting.rows and (at_once or waiting.rows > HELD_MAX or self._in_danger(waiting))):
-            # Where this fails, the next one looks at what is there.
+            # If this fails, the next call reads the archive again.
             del self._waiting[target.name]
-            self._update(target, begun, waiting, batch, now)
+            self._update(target, start, waiting, batch, now)
             self._waiting[target.name] = waiting
 
-    def _update(self, target: ArchiveTarget, begun: Begun, waiting: _WaitingUpdate, batch: int, now: int) -> None:
+    def _update(
+        self, target: ArchiveTarget, start: ArchiveStart, waiting: _WaitingUpdate, batch: int, now: int
+    ) -> None:
         from panewise.archive.archive import Archive
 
         with Archive.open(target.definition.path) as archive:
             manifest = archive.manifest
-            if _written(target, begun, manifest) != waiting.written:
+            if _written(target, start, manifest) != waiting.written:
                 raise foreign(target)
             now = now if manifest.now_us is None else max(now, manifest.now_us)
             if waiting.rows or any(file.expires_min <= now for file in manifest.files):
-                rows = self._rows(target, begun, waiting.batches, manifest.layout.lifetime_us)
-                archive.update(now, rows, begun.base + batch - target.first + 1)
+                rows = self._rows(target, start, waiting.batches, manifest.layout.lifetime_us)
+                archive.update(now, rows, start.base + batch - target.first + 1)
                 waiting.written, waiting.batches, waiting.rows = batch, [], 0
         waiting.now = now
 
-    def _waiting_for(self, target: ArchiveTarget, begun: Begun, batch: int) -> _WaitingUpdate:
-        """With this micro-batch. Read from the log and the archive where this process has not seen all of it."""
+    def _waiting_for(self, target: ArchiveTarget, start: ArchiveStart, batch: int) -> _WaitingUpdate:
+        """What waits, this micro-batch included; read from the log and the archive if this process does not know it."""
         waiting = self._waiting.get(target.name)
         if waiting is None:
             manifest = manifest_of(target)
-            written = _written(target, begun, manifest)
+            written = _written(target, start, manifest)
             if not target.first - 1 <= written <= batch:
                 raise foreign(target)
             waiting = _WaitingUpdate(written, manifest.now_us)
@@ -227,21 +231,23 @@ class ArchiveWriter:
         written_at = self.folder.written_at(file_of(waiting.batches[0])) if waiting.batches else None
         return written_at is not None and time.time() - written_at > self.retention_seconds / 2
 
-    def _rows(self, target: ArchiveTarget, begun: Begun, batches: list[int], lifetime_us: int) -> pa.Table | None:
-        """The rows of micro-batches as the archive has them."""
+    def _rows(
+        self, target: ArchiveTarget, start: ArchiveStart, batches: list[int], lifetime_us: int
+    ) -> pa.Table | None:
+        """The results of micro-batches in the form of the archive; None if there are none."""
         tables = [e.table for b in batches for e in read_entries(self.folder, b, RESULT, target.query) or []]
         if not tables:
             return None
-        return with_lives(pa.concat_tables(tables), target.definition.timestamp, lifetime_us, begun.at)
+        return with_lifetimes(pa.concat_tables(tables), target.definition.timestamp, lifetime_us, start.at)
 
 
-def _written(target: ArchiveTarget, begun: Begun, manifest: Manifest) -> int:
-    """The last micro-batch that is in an archive of a query; the one before the first where none is."""
-    return target.first - 1 + manifest.update - begun.base
+def _written(target: ArchiveTarget, start: ArchiveStart, manifest: Manifest) -> int:
+    """The last micro-batch that is in an archive of a query; the one before `first` if none is."""
+    return target.first - 1 + manifest.update - start.base
 
 
 def archive_targets(versions: Sequence[Version]) -> list[ArchiveTarget]:
-    """All archives that there are in some version, each from its first micro-batch on."""
+    """All archives of the versions, each with its first micro-batch and its end."""
     newest: dict[str, tuple[ArchiveTarget, int]] = {}
     for version in versions:
         for archive in version.archives.values():
@@ -261,7 +267,7 @@ def archive_targets(versions: Sequence[Version]) -> list[ArchiveTarget]:
 
 
 def _streams(names: Iterable[str], version: Version) -> set[tuple[str, int]]:
-    """The streams below these streams and queries, and how late their rows may be."""
+    """The keys of the streams below these streams and queries, with how late their rows may be."""
     keys = {stream.name.lower(): key for key, stream in version.streams.items()}
     found: set[tuple[str, int]] = set()
     for name in (each.lower() for each in names):

@@ -1,11 +1,12 @@
-"""What the state store knows of a bucket: a head, rewritten with every micro-batch, and numbered pages.
+"""What the state store holds of a bucket: a head, rewritten with every micro-batch, and numbered pages.
 
-The head lists the pages and the last commits, and its body is for the bucket's layout (`bucket_state.py`) to fill.
-Every call to the store is a message to the JVM: few large pages.
+The head lists the pages and the last commits. Its body belongs to the bucket's layout (`bucket_state.py`). Pages are
+few and large, because every call to the store is a message to the JVM.
 """
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from panewise.state.records import FORMAT, Record, check_format
 from panewise.state.snapshot_format import dumped, loaded
 
 HEAD_FORMAT = 1
+RECENT = 16  # commits that a head lists
 
 
 class Store(Protocol):
@@ -28,12 +30,13 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class PagePart:
-    """What a page holds of one tree: from the first start to the last end of its slices, and bytes.
+    """What a page holds of one owner: of a family, by its number, or in a journal of a stream, by its position.
 
-    Of a page of a journal: the place of a stream, and until when it has rows.
+    For a family: the first start and the last end of its slices, and their bytes. For a stream: `until`, the greatest
+    time that a row of the page can have.
     """
 
-    tree: int
+    owner: int
     since: int
     until: int
     size: int
@@ -41,7 +44,7 @@ class PagePart:
 
 @dataclass
 class Page:
-    """Where a page came from, and what it holds of which tree or stream."""
+    """The micro-batches that a page came from, and what it holds of each family or stream."""
 
     number: int
     level: int
@@ -51,7 +54,7 @@ class Page:
     parts: list[PagePart]
 
     def to_list(self) -> list[Any]:
-        parts = [[part.tree, part.since, part.until, part.size] for part in self.parts]
+        parts = [[part.owner, part.since, part.until, part.size] for part in self.parts]
         return [self.number, self.level, self.first_batch, self.last_batch, self.size, parts]
 
     @staticmethod
@@ -62,10 +65,10 @@ class Page:
 
 @dataclass
 class Head:
-    """What the store knows of a bucket besides its pages."""
+    """What the store holds of a bucket besides its pages."""
 
     version: int
-    recent: list[tuple[int, str]]  # (micro-batch, token) of the last commits
+    recent: list[tuple[int, str]]  # micro-batch and token of the last commits
     pages: list[Page] = field(default_factory=list)
     next_page: int = 0
     snapshot_page: int | None = None
@@ -103,7 +106,7 @@ class Head:
         return page
 
     def write_page(self, store: Store, page: Page, data: bytes, parts: list[PagePart]) -> None:
-        """The page holds this, in place of what it held."""
+        """Replaces the content of a page."""
         store.set_page(page.number, data)
         page.size, page.parts = len(data), parts
         self.written += len(data)
@@ -112,6 +115,21 @@ class Head:
         for page in pages:
             store.drop_page(page.number)
             self.pages.remove(page)
+            if self.snapshot_page == page.number:
+                self.snapshot_page = None
+
+    def begin_commit(self, version: int, batch: int) -> str:
+        """Adds a commit to `recent`; returns its token. `commit` writes it."""
+        self.version = version
+        token = uuid.uuid4().hex[:16]
+        self.recent = [*self.recent[-(RECENT - 1) :], (batch, token)]
+        return token
+
+    def commit(self, store: Store) -> None:
+        """Writes the head. Call it last, when all pages are written."""
+        data = self.packed()
+        store.set_head(data)
+        self.written += len(data)
 
 
 HEAD = Record(Head, "version recent pages next_page snapshot_page body", unwritten="written")

@@ -1,4 +1,4 @@
-"""What a bucket does in a micro-batch: brings its state back, takes packets, answers, writes what has changed."""
+"""What a bucket does in a micro-batch: restores its state, takes packets, answers, and writes what has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Output = tuple[str, str, int, int, bytes]
 
 
 def bucket_outputs(task: BatchTask, key: int, payloads: list[bytes], store: Store) -> list[Output]:
-    """What a bucket says to the packets of a micro-batch; its state is written."""
+    """Feeds the packets of a micro-batch to a bucket, writes its state and returns its outputs."""
     packets = [Packet.unpacked(payload) for payload in payloads]
     if packets[0].fragment == METER:
         return _counted(packets)
@@ -31,8 +31,8 @@ def bucket_outputs(task: BatchTask, key: int, payloads: list[bytes], store: Stor
     kept: KeptBucket | None = task.kept.pop(("bucket", key), None)
     bucket, head = opened(store, task.program, packets[0].fragment, task.version, task.marks, kept)
     failed = task.marks.failed
-    if bucket.fragment.tree and 0 <= bucket.version < task.version.number:
-        # First, so that who comes with a new version finds the same in every bucket, whichever of them saw the failure.
+    if bucket.fragment.is_folded and 0 <= bucket.version < task.version.number:
+        # Before the version changes, so that its new queries find the same in every bucket: only one saw the failure.
         _fail(bucket, task.program.version(bucket.version), failed)
     bucket.become(task.version, task.marks)
     _fail(bucket, task.version, failed)
@@ -57,7 +57,7 @@ def _fail(bucket: Bucket, version: Version, failed: Mapping[str, str]) -> None:
 
 
 def keep(task: BatchTask, key: int, kept: KeptBucket) -> None:
-    """Keeps a bucket for the next micro-batch; the oldest go where all together are too large."""
+    """Keeps a bucket for the next micro-batch; drops the oldest ones if all together exceed KEPT_BYTES_MAX."""
     task.kept["bucket", key] = kept
     sizes = {name: held.size for name, held in task.kept.items() if isinstance(held, KeptBucket)}
     while sum(sizes.values()) > KEPT_BYTES_MAX and len(sizes) > 1:
@@ -66,7 +66,7 @@ def keep(task: BatchTask, key: int, kept: KeptBucket) -> None:
 
 
 def _counted(packets: list[Packet]) -> list[Output]:
-    """What tasks have counted goes to the driver as it is."""
+    """Passes the counts of the tasks on to the driver unchanged."""
     outputs: list[Output] = []
     for packet in packets:
         if packet.aside is not None:

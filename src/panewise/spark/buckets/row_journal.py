@@ -1,20 +1,21 @@
-"""The state of a bucket that takes rows: a journal of what came in, whose oldest pages go when nobody needs their rows.
+"""The state of a bucket of a row fragment: a journal of packets, whose oldest pages are dropped when unneeded.
 
-A micro-batch appends one page with its packets. Where all inputs are windows of time (`plan/row_reach.py`), which rows
-leave in the order in which they came (the WEAKEST pattern: a queue), a page goes when its last row has left them: every
-row is written once, or not at all where it has left already, and a bucket is built anew from the pages that are left.
+A micro-batch appends one page with its packets. If all inputs are windows of time (`plan/row_reach.py`), rows leave
+them in the order in which they came (the WEAKEST pattern: a queue), and a page is dropped when its last row has left. A
+row is written once, or not at all if it has left already. A bucket is built anew from the remaining pages.
 
-    page    3         4         5         6                    the bucket has come to W
+    page    3         4         5         6                    the bucket has reached W
             ..... ]   ....... ]     ...... ]    ...... ]       3 is dropped: its last row matters until before W
                   ^until            W ->
 
-Small pages are merged level by level, each row a few times at most, so that the head stays small. Other queries, and
-those that keep far less than they read, get a *snapshot* of the bucket whenever the journal has outgrown it.
+Small pages are merged level by level, so that the head stays small and each row is written a few times at most. A
+bucket with other inputs, or one that holds far less than it reads, is written as a *snapshot* whenever its journal has
+outgrown it.
 
-What is built from the pages that are left has the same relations at W, and so says the same from then on: what it says
-on the way there is thrown away. Two things must be known besides, and stand in the head: how far the streams have come,
-and how far they had come when a query began whose windows are not whole yet (`since`, by version). As long as there is
-such a query no page goes.
+A bucket that is built from the remaining pages has the same relations at W, and so gives the same results from then on.
+Its results before W are thrown away. The head has what the pages no longer tell: how far the streams have come, and how
+far they had come when a version changed the queries (`since`, by version). No page is dropped while a query has windows
+that are not whole yet.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from panewise.spark.tasks.batch_progress import Marks
 from panewise.spark.tasks.packing import Packet
 from panewise.state.snapshot_format import dumped, loaded
 
-JOURNAL_LEAST = 256 * 1024
+JOURNAL_LEAST = 256 * 1024  # bytes; a smaller journal is never replaced by a snapshot
 PAGES_PER_LEVEL = 12
-MERGED_MOST = 1 << 20  # bytes: larger pages are few anyway
-APART = -1  # the level of pages that are not merged
-JOURNAL_TO_STATE = 4  # a journal may be so many times as large as what the bucket holds before a snapshot is better
+MERGED_MOST = 1 << 20  # bytes of a merged page
+APART = -1  # level of pages that are not merged
+JOURNAL_TO_STATE = 4  # a journal that is this many times larger than the bucket's state is replaced by a snapshot
 
 
 class RowJournal:
-    """The layout, as `bucket_state.py` asks for it."""
+    """The layout of row fragments. `bucket_state.py` calls it."""
 
     @staticmethod
     def catch_up(bucket: Bucket, since: int, head: Head, store: Store, marks: Marks) -> bool:
-        """A bucket as it was after micro-batch `since` becomes the one of the head, if the pages still say how."""
+        """Brings a bucket from the end of micro-batch `since` to the head; False if the pages no longer allow it."""
         if head.body["versions_changed_at"] > since or head.body["gone_until"] > since:
             return False
         later = [page for page in _in_order(head.pages) if page.last_batch > since]
@@ -61,7 +62,7 @@ class RowJournal:
 
     @staticmethod
     def build(bucket: Bucket, head: Head, store: Store, marks: Marks) -> None:
-        """A fresh bucket becomes the one of the head."""
+        """Brings a new bucket to the head."""
         pages = _in_order(head.pages)
         if head.snapshot_page is not None:
             bucket.restore(loaded(store.page(head.snapshot_page)), marks)
@@ -76,13 +77,13 @@ class RowJournal:
         _set_progress(bucket, head.body["progress"])
         for query in bucket.hosting.queries.values():
             query.read()
-            query.forget_overflows()  # they were told when the rows came
+            query.forget_overflows()  # they were reported when the rows came
 
     @staticmethod
     def write(bucket: Bucket, head: Head, store: Store, packets: list[bytes], batch: int) -> None:
         moved = _note_progress(bucket, head, batch)
         reach = head.body["reach"]
-        # A log that is suspended will have to say what it has not shown, of rows that are gone by then too.
+        # A suspended change log must later tell what it did not show, also of rows that have left by then.
         withholds = any(query.withholds for query in bucket.hosting.queries.values())
         if reach is not None and not withholds and _all_begun(bucket):
             _drop_passed(bucket, head, store)
@@ -120,11 +121,11 @@ def _take(bucket: Bucket, entry: dict[str, Any]) -> None:
     bucket.take([Packet.unpacked(packet) for packet in entry["packets"].column(0).to_pylist()])
     for query in bucket.hosting.queries.values():
         query.read()
-        query.forget_overflows()  # they were told when the rows came
+        query.forget_overflows()  # they were reported when the rows came
 
 
 def _become(bucket: Bucket, version: int, head: Head, marks: Marks) -> None:
-    """Queries come and go as they did, when the streams have come as far as they had then."""
+    """Adds and removes queries as a version did, at the watermarks that the streams had then."""
     if version <= bucket.version:
         return
     for key, watermark in head.body["since"].get(str(version), {}).items():
@@ -134,21 +135,20 @@ def _become(bucket: Bucket, version: int, head: Head, marks: Marks) -> None:
 
 
 def _set_progress(bucket: Bucket, progress: dict[str, list[int]]) -> None:
-    """What pages that are gone had said as well."""
+    """Restores the progress of the streams, which the remaining pages tell only in part."""
     for key, (greatest, floor, arrived, rows_seen) in progress.items():
         inflow = bucket.inflows[key]
-        inflow.progress.greatest, inflow.progress.floor = greatest, floor
-        inflow.arrived, inflow.channel.rows_seen = arrived, rows_seen
-        inflow.channel.flow(inflow.channel.empty_rows(), inflow.progress.value)
+        inflow.resume(greatest, floor, arrived, rows_seen)
+        inflow.flow()
 
 
 # -- what is noted in the head ---------------------------------------------------------------------------------------
 
 
 def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
-    """How far the streams have come; and how far they had come, if this micro-batch has changed the bucket's queries.
+    """Notes in the head how far the streams have come and, if this micro-batch changed the queries, had come before.
 
-    Returns by how much the bucket has come further.
+    Returns by how much the watermark of the bucket has moved.
     """
     body = head.body
     before = min(body["watermarks"].values()) if "watermarks" in body else INT64_MIN
@@ -173,11 +173,11 @@ def _note_progress(bucket: Bucket, head: Head, batch: int) -> int:
         for key, inflow in bucket.inflows.items()
     }
     head.body = body
-    return _come_to(bucket) - before
+    return _watermark_of(bucket) - before
 
 
 def _reach(bucket: Bucket) -> dict[str, int] | None:
-    """By stream, how long rows matter to any of the queries; None where that is not known of all."""
+    """By stream, how long a row matters to any query; None if that is unknown for one of them."""
     version = bucket.program.version(bucket.version)
     found = dict.fromkeys(bucket.inflows, 0)
     for query in version.hosted(bucket.fragment).values():
@@ -191,7 +191,7 @@ def _reach(bucket: Bucket) -> dict[str, int] | None:
 
 
 def _reached(bucket: Bucket) -> list[PagePart]:
-    """Of each stream that has had rows, by its place, the greatest time that a row of the page can have."""
+    """For each stream that has had rows, by its position, the greatest time that a row of the page can have."""
     greatest = [inflow.progress.greatest for inflow in bucket.inflows.values()]
     return [PagePart(place, 0, time, 0) for place, time in enumerate(greatest) if time != INT64_MIN]
 
@@ -199,53 +199,55 @@ def _reached(bucket: Bucket) -> list[PagePart]:
 # -- going and merging -----------------------------------------------------------------------------------------------
 
 
-def _come_to(bucket: Bucket) -> int:
-    """All instants before this are accounted for."""
+def _watermark_of(bucket: Bucket) -> int:
+    """The watermark of the bucket: the least of its streams."""
     return min(inflow.channel.watermark for inflow in bucket.inflows.values())
 
 
 def _all_begun(bucket: Bucket) -> bool:
-    """Whether the windows of all queries are whole."""
-    consumers, come_to = bucket.hosting.consumers.values(), _come_to(bucket)
-    return all(consumer.begins is not None and consumer.begins <= come_to for consumer in consumers)
+    """Whether all queries have begun, so that their windows are whole."""
+    consumers, watermark = bucket.hosting.consumers.values(), _watermark_of(bucket)
+    return all(consumer.begins is not None and consumer.begins <= watermark for consumer in consumers)
 
 
 def _drop_passed(bucket: Bucket, head: Head, store: Store) -> None:
-    """The oldest pages go, as long as all their rows are passed."""
-    come_to = _come_to(bucket)
+    """Drops the oldest pages whose rows have all left the windows."""
+    watermark = _watermark_of(bucket)
     reach = list(head.body["reach"].values())
     for page in _in_order(head.pages):
-        if any(part.until + reach[part.tree] >= come_to for part in page.parts):
+        if any(part.until + reach[part.owner] >= watermark for part in page.parts):
             return
         head.drop(store, [page])
-        head.snapshot_page = None if head.snapshot_page == page.number else head.snapshot_page
         head.body["gone_until"] = page.last_batch
         head.body["from_version"] = bucket.version
         head.body["since"] = {}
 
 
 def _still_needed(packets: list[bytes], bucket: Bucket, reach: dict[str, int]) -> list[bytes]:
-    """Without rows that have come and gone in one micro-batch."""
-    come_to, found = _come_to(bucket), []
+    """The packets without the rows that have left all windows already."""
+    watermark, found = _watermark_of(bucket), []
     for data in packets:
         packet = Packet.unpacked(data)
         if packet.batch is not None:
             times = packet.batch.column(bucket.inflows[packet.stream].channel.timestamp).view(pa.int64())
-            batch = packet.batch.filter(pc.greater_equal(times, come_to - reach[packet.stream]))
+            batch = packet.batch.filter(pc.greater_equal(times, watermark - reach[packet.stream]))
             packet.batch = batch if batch.num_rows else None
         found.append(packet.packed())
     return found
 
 
 def _outgrown(bucket: Bucket, head: Head, coming: int) -> bool:
-    """Whether it is time for a snapshot."""
+    """Whether a snapshot should replace the journal."""
     snapshot = next((page.size for page in head.pages if page.number == head.snapshot_page), 0)
     most = snapshot if head.body["reach"] is None else JOURNAL_TO_STATE * bucket.bytes_held
     return head.bytes_stored - snapshot + coming > max(JOURNAL_LEAST, most)
 
 
 def _merge_levels(head: Head, store: Store, span_most: int) -> None:
-    """The oldest pages of a level, once there are many, become one of the next, unless it would stay for too long."""
+    """Merges the oldest pages of a level into one of the next, once there are PAGES_PER_LEVEL.
+
+    Does not merge pages if the result would be too large, or would keep its oldest rows for too long.
+    """
     level = 0
     while True:
         own = [page for page in _in_order(head.pages) if page.level == level and page.number != head.snapshot_page]
@@ -262,13 +264,13 @@ def _merge_levels(head: Head, store: Store, span_most: int) -> None:
 
 
 def _span(run: list[Page]) -> int:
-    """How much longer than its oldest rows what becomes one page would stay."""
-    since = {part.tree: part.until for part in run[0].parts}
-    return max((part.until - since.get(part.tree, part.until) for part in run[-1].parts), default=0)
+    """How much longer a merged page would keep its oldest rows than the pages that it is made of."""
+    since = {part.owner: part.until for part in run[0].parts}
+    return max((part.until - since.get(part.owner, part.until) for part in run[-1].parts), default=0)
 
 
 def _collapsed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Entries of one version as one: rows come out in order of time, wherever the watermark halts on the way."""
+    """Merges neighbouring entries of one version. The watermark then moves in larger steps, with the same results."""
     together: list[tuple[dict[str, Any], list[bytes]]] = []
     for entry in entries:
         packets = entry["packets"].column(0).to_pylist()

@@ -1,1 +1,1 @@
-"""The foreachBatch: results of a micro-batch go to the log, to sinks and to archives, each idempotent."""
+"""The foreachBatch: results of a micro-batch go to the log, sinks and archives. Each of these steps is idempotent."""

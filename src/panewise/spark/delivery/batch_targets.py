@@ -1,6 +1,7 @@
-"""To whom the results of micro-batches go, and how they are put together: found in the program, where they are written.
+"""Where the results of micro-batches go, and how they are put together, as the program says.
 
-With Spark Connect that is a process of the server. It is told by a `Reference`, and never gets a definition.
+The process that writes results reads the program itself. With Spark Connect it is a process of the server, which gets a
+`Reference` and no definitions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class VersionSinks:
-    """The sinks that get the results of micro-batches from `from_batch` on; `log_names` of the queries they read."""
+    """The sinks that get the results of micro-batches from `from_batch` on, and the log names of their queries."""
 
     from_batch: int
     kinds: list[tuple[SinkKind, list[SinkTarget]]]
@@ -28,18 +29,18 @@ class VersionSinks:
 
 @dataclass
 class BatchTargets:
-    """What holds for the micro-batches of a run."""
+    """What the writer needs to know for the micro-batches of a run."""
 
-    beginnings: list[tuple[int, int]]  # (version, its first micro-batch)
-    time_columns: dict[str, str]  # by query, under its name in the log
-    sinks: list[VersionSinks]  # of the versions that may still have micro-batches to come
+    beginnings: list[tuple[int, int]]  # each version with its first micro-batch
+    time_columns: dict[str, str]  # by log name of the query
+    sinks: list[VersionSinks]  # of the versions that may still govern micro-batches
 
     def sinks_of(self, batch: int) -> VersionSinks | None:
         return next((sinks for sinks in reversed(self.sinks) if sinks.from_batch <= batch), None)
 
 
 def batch_targets(versions: Sequence[Version], first: int, checkpoint_id: str, print_table: PrintTable) -> BatchTargets:
-    """`first`: the version of the next micro-batch, which is an older one where it was under way."""
+    """The targets of all versions; `first` is the version of the next micro-batch."""
     queries = [query for version in versions for query in version.queries.values()]
     return BatchTargets(
         [(version.number, version.from_batch) for version in versions],

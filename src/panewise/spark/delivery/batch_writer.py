@@ -1,8 +1,8 @@
-"""What happens with a micro-batch's output, in one foreachBatch: result log, sinks, archives, marks; each idempotent.
+"""The foreachBatch: writes the output of a micro-batch to the result log, sinks, archives and marks.
 
-A micro-batch may be handed over again after a fault at any point. The log's file decides: if it is there, its content
-is what the micro-batch has said, and everything after it is done again from it. Sinks and archives know a batch id that
-they have written. The marks come last; they are what the next micro-batch is judged by.
+A micro-batch may be handed over again after a fault at any point, so every step is idempotent. If the log has a file of
+the micro-batch, the file's content is its result, and all later steps are repeated from it. Sinks and archives
+recognise a batch id that they have written. The marks are written last; the next micro-batch is judged by them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from panewise.spark.archives.archive_staging import StagedFile, write_list
 from panewise.spark.archives.archive_writer import ArchiveWriter
 from panewise.spark.delivery.batch_targets import BatchTargets, batch_targets
-from panewise.spark.ingest.inbox import remove_letters
+from panewise.spark.ingest.inbox import remove_messages
 from panewise.spark.program.known_programs import versions_of
 from panewise.spark.program.reference import Reference
 from panewise.spark.results.batch_log import LogEntry, forget_older, read_entries, write_entries
@@ -45,24 +45,25 @@ if TYPE_CHECKING:
 
     from panewise.spark.sinks.sink_kind import PrintTable
 
-HALT_SECONDS = 60.0  # that a micro-batch has to end when the pipeline is told to stop
+HALT_SECONDS = 60.0  # time that a micro-batch has to end when the pipeline is told to stop
 Output = tuple[str, str, int, int, bytes]
 
 
 class Halted(Exception):
-    """The pipeline was told to stop; this micro-batch has not begun and is done by whoever goes on."""
+    """The pipeline was told to stop. This micro-batch has not begun; the next start runs it."""
 
     def __init__(self) -> None:
-        # Spark takes what has these words for an interruption by its own stop, and logs no error.
+        # Spark takes an error with this text for an interruption by its own stop, and does not log it.
         super().__init__(
             "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
         )
 
 
 class Halt:
-    """Asks the writer to end the query at a micro-batch boundary. Where it has been pickled nobody can ask any more.
+    """Asks the writer to end the query at a micro-batch boundary: the order is `asked`, `held`, `told`.
 
-    The writer holds the next micro-batch (`held`) until Spark has been told to stop (`told`).
+    The writer holds the next micro-batch (`held`) until Spark has been told to stop (`told`). A pickled copy is not
+    connected to the original: a writer on a Connect server cannot be asked.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class Halt:
 
 
 class Notice:
-    """Heard by who waits for micro-batches in this process. Where the writer has been pickled nobody hears it."""
+    """An event for those who wait for micro-batches in this process. A pickled copy is not connected to it."""
 
     def __init__(self) -> None:
         self.given = threading.Event()
@@ -86,10 +87,9 @@ class Notice:
 
 @dataclass
 class BatchWriter:
-    """Picklable: with Spark Connect it runs on the server. It then has the pipeline's folder and the number of changes,
-    and finds what was defined there itself; only what prints is pickled as it is.
+    """Picklable, because with Spark Connect it runs on the server, where it reads the definitions by its reference.
 
-    `first`: the version of the next micro-batch.
+    `first` is the version of the next micro-batch.
     """
 
     reference: Reference
@@ -98,7 +98,7 @@ class BatchWriter:
     retention_seconds: float
     print_table: PrintTable
     halt: Halt = field(default_factory=Halt)
-    delivered: Notice = field(default_factory=Notice)  # given when a micro-batch has been marked
+    delivered: Notice = field(default_factory=Notice)  # set when a micro-batch has been marked
 
     def __post_init__(self) -> None:
         self.folder = self.reference.folder
@@ -106,8 +106,8 @@ class BatchWriter:
         self.archives = ArchiveWriter(self.reference, self.retention_seconds)
 
     def __reduce__(self) -> tuple[type[BatchWriter], tuple[Any, ...]]:
-        told = self.reference, self.first, self.checkpoint_id, self.retention_seconds, self.print_table
-        return BatchWriter, (*told, self.halt, self.delivered)
+        given = self.reference, self.first, self.checkpoint_id, self.retention_seconds, self.print_table
+        return BatchWriter, (*given, self.halt, self.delivered)
 
     @cached_property
     def targets(self) -> BatchTargets:
@@ -146,7 +146,7 @@ class BatchWriter:
                 kind.write(batch, written, spark)
 
     def _entries(self, outputs: list[Output]) -> list[LogEntry]:
-        """One entry per query and stream; the parts of several buckets together, in order of time."""
+        """One entry for each query and stream: the parts of its buckets, in order of time."""
         parts: dict[tuple[str, str], list[pa.Table]] = {}
         refused: dict[str, bytes] = {}
         for kind, name, _, rows, payload in outputs:
@@ -155,7 +155,7 @@ class BatchWriter:
             elif kind in (RESULT, LATE, BAD, ANSWER):
                 parts.setdefault((kind, name), []).append(table_of(payload))
         for name in refused:
-            parts.pop((ANSWER, name), None)  # what other buckets answer is not the whole of it
+            parts.pop((ANSWER, name), None)  # the answers of the other buckets are incomplete
         entries = []
         for (kind, name), tables in sorted(parts.items(), key=lambda item: item[0]):
             table = pa.concat_tables(tables)
@@ -167,15 +167,14 @@ class BatchWriter:
         return entries
 
     def _counted(self, batch: int, outputs: list[Output], packets: list[Packet]) -> Marks:
-        """How far the streams have come with this micro-batch, and what has failed in it."""
+        """The marks after this micro-batch: how far the streams have come, and which queries have failed."""
         marks = read_marks(self.folder, batch - 1)
-        marks.take_hold([version for version, first in self.targets.beginnings if first <= batch])
-        marks.batch = batch
+        marks.go_on(batch, [version for version, first in self.targets.beginnings if first <= batch])
         for packet in packets:
-            _count(marks, packet)
+            marks.count(packet)
         for kind, name, _, _, payload in outputs:
             if kind == FAILED:
-                marks.failed.setdefault(name, payload.decode())
+                marks.fail(name, payload.decode())
         return marks
 
     def _mark(self, marks: Marks, outputs: list[Output], tables: dict[str, pa.Table]) -> None:
@@ -196,15 +195,15 @@ class BatchWriter:
         self._forget(batch)
 
     def _forget(self, batch: int) -> None:
-        """Now and then, letters that no replay can need any more go, and log files older than the retention."""
+        """Every 100 micro-batches, removes messages that no replay can need, and log files older than the retention."""
         if batch % 100 or not batch:
             return
-        remove_letters(self.folder, read_marks(self.folder, batch - 2).letter)
+        remove_messages(self.folder, read_marks(self.folder, batch - 2).message)
         forget_older(self.folder, time.time() - self.retention_seconds, read_marks(self.folder, batch))
 
 
 def in_time_order(table: pa.Table, column: str) -> pa.Table:
-    """Rows in order of time; those of one instant stay as they came."""
+    """The rows in order of time; rows of one instant keep their order."""
     import numpy as np
 
     times = np.asarray(table.column(column).combine_chunks().view(pa.int64()))
@@ -218,26 +217,8 @@ def _outputs(table: pa.Table) -> list[Output]:
     return sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[1], row[2]))
 
 
-def _count(marks: Marks, packet: Packet) -> None:
-    if packet.letter is not None:
-        marks.letter = max(marks.letter, packet.letter)
-    if not packet.stream:
-        return
-    stream = marks.of(packet.stream)
-    if packet.greatest is not None:
-        stream.greatest = packet.greatest if stream.greatest is None else max(stream.greatest, packet.greatest)
-    if packet.oldest is not None:
-        stream.oldest = packet.oldest if stream.oldest is None else min(stream.oldest, packet.oldest)
-    if packet.floor is not None:
-        stream.floor = packet.floor if stream.floor is None else max(stream.floor, packet.floor)
-    stream.rows += packet.rows + packet.late_rows + packet.bad_rows
-    stream.late_rows += packet.late_rows
-    stream.late_behind = max(stream.late_behind, packet.late_behind)
-    stream.bad_rows += packet.bad_rows
-
-
 def _staged(packets: list[Packet]) -> dict[str, list[StagedFile]]:
-    """The rows of archived streams that the tasks have left in files."""
+    """The files in which tasks have staged rows of archived streams, by stream."""
     found: dict[str, list[StagedFile]] = {}
     for packet in packets:
         if packet.staged:

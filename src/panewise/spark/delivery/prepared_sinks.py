@@ -1,4 +1,4 @@
-"""Which sinks have been prepared in a checkpoint: what an earlier run left at their places has been dealt with."""
+"""Which sinks of a checkpoint are prepared: `existing` was applied to what they found at their place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from panewise.spark.environment.folder import Folder
 from panewise.state.records import FORMAT, check_format
 
 _FILE = "sinks.json"
-SINKS_FORMAT = 2  # 1 was the list of names alone
+SINKS_FORMAT = 2  # format 1 was only the list of names
 
 
 def read_prepared(folder: Folder) -> set[str]:
-    """By their names in the checkpoint, with the version that created them."""
+    """The log names of the prepared sinks."""
     data = folder.read_json(_FILE) or []
     if isinstance(data, list):
         return set(data)

@@ -1,19 +1,19 @@
-"""The pipeline's folder: everything that outlives a run, beside Spark's own checkpoint.
+"""The pipeline's folder: everything that outlives a run, Spark's own checkpoint included.
 
     spark/      Spark's checkpoint: offsets, commits, state
     catalog/    one file per change of definitions, with the first micro-batch that it governs
-    inbox/      rows of streams without a connector, punctuations and wake-ups, read as a stream
+    inbox/      pushed rows, punctuations, lookups and wake-ups, which Spark reads as a stream
     marks/      after each micro-batch: how far the streams have come
     stats/      after each micro-batch: counts for people
     results/    the result log: one file per micro-batch
-    staged/     rows of streams that are archived, until they are
+    staged/     rows of archived streams that are not in their archives yet
     tables/     the versions of tables
-    pins/       before each micro-batch: which versions it sees
-    clocks/     before each micro-batch: what the clock shows, by which rows are too far ahead
-    producers/  by producer, the number of the last push that was taken
+    pins/       before each micro-batch: which versions of tables it sees
+    clocks/     before each micro-batch: the time, by which rows are judged as too far ahead
+    producers/  for each producer, the number of the last push that was taken
 
-A file appears under its name only when it is complete, so that no reader ever sees half of one. Any file system that
-Arrow knows will do; workers and driver must see the same one.
+A file appears under its name only when it is complete, so no reader sees a part of one. Any file system of Arrow will
+do; workers and driver must see the same one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from panewise.errors import ConnectorError
 
 @dataclass(frozen=True)
 class FileStamp:
-    """A file that is named by a number, and what tells its content from another: its bytes, and when it was written."""
+    """A file that is named by a number, with its size and time, which differ if its content does."""
 
     number: int
     size: int
@@ -43,7 +43,7 @@ FOLDERS = ("catalog", "inbox", "marks", "stats", "results", "staged", "tables", 
 
 
 class Folder:
-    """Files by their path inside the folder. Picklable: the file system is opened where it is used."""
+    """Files by their path inside the folder. Picklable: each process opens the file system itself."""
 
     def __init__(self, place: str) -> None:
         if any(character in place for character in "*?[]{}"):
@@ -77,17 +77,17 @@ class Folder:
             system.create_dir(path, recursive=True)
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        """The file appears whole, or not at all."""
+        """Writes a file, which appears whole or not at all."""
         system, path = self._at(name)
         folder, _, last = path.rpartition("/")
-        # Names that begin with a dot are no data to Spark's readers.
+        # Spark's readers ignore names that begin with a dot.
         unfinished = f"{folder}/.{uuid.uuid4().hex}-{last}"
         with system.open_output_stream(unfinished) as stream:
             stream.write(data)
         system.move(unfinished, path)
 
     def read(self, name: str) -> bytes | None:
-        """The content; None where there is no such file."""
+        """The content of a file; None if there is none."""
         system, path = self._at(name)
         try:
             with system.open_input_stream(path) as stream:
@@ -120,7 +120,7 @@ class Folder:
         return int(system.get_file_info(path).size or 0)
 
     def written_at(self, name: str) -> float | None:
-        """When a file was last written, in seconds since 1970; None where there is none, or nobody knows."""
+        """When a file was last written, in seconds since 1970; None if there is no file, or its time is unknown."""
         system, path = self._at(name)
         written: int | None = system.get_file_info(path).mtime_ns
         return None if written is None else written / 1e9
@@ -133,7 +133,7 @@ class Folder:
             return
 
     def is_empty(self, folder: str) -> bool:
-        """Whether there is nothing in a folder inside, hidden or not, or no such folder."""
+        """Whether a folder inside has no files, hidden ones included, or does not exist."""
         system, path = self._at(folder)
         return not system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
 
@@ -146,7 +146,7 @@ class Folder:
         return [f"{folder}/{info.base_name}" for info in written if info.mtime_ns / 1e9 < than]
 
     def stamps(self, folder: str) -> list[FileStamp]:
-        """The files of a folder that are named by a number, in its order; one listing."""
+        """The files of a folder that are named by a number, in the order of the numbers; costs one listing."""
         system, path = self._at(folder)
         found = system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         numbered = [(info.base_name.split(".")[0], info) for info in found if info.is_file]
@@ -154,5 +154,5 @@ class Folder:
         return sorted(stamps, key=lambda stamp: stamp.number)
 
     def numbers(self, folder: str) -> list[int]:
-        """The files of a folder that are named by a number, as Spark's logs are."""
+        """The numbers of the files of a folder that are named by one, as in Spark's logs; in ascending order."""
         return sorted(int(stem) for name in self.names(folder) if (stem := name.split(".")[0]).isdigit())

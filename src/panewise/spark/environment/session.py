@@ -1,7 +1,7 @@
-"""The user's session stays as it is: what a pipeline needs is set around the start of its own query, and put back.
+"""Spark sessions: settings of the user's session are changed only while a pipeline's query starts.
 
-Spark gives a streaming query a copy of the session's settings when it starts, so that settings put back afterwards do
-not touch it.
+Spark gives a streaming query a copy of the session's settings at its start, so restoring them afterwards does not
+change the query.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-# The only state store that transformWithState accepts, and changelogs, which make a commit as small as its change.
+# transformWithState accepts only this state store. Changelogs make a commit as small as its change.
 STATE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Only a metric of Spark's, and every write would read for it first.
+    # The number is only a metric, and counting costs a read before every write.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # A trigger without data must not run: time moves by rows and punctuations alone.
+    # No micro-batches without data: only rows and punctuations move time.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 PARTITIONS_MAX = 64
 START_TRIES = 12
-SOCKET_TIMEOUT = "2m"  # until two processes of Spark have shaken hands; Spark's own 15 s are few where others are busy
+SOCKET_TIMEOUT = "2m"  # for two processes of Spark to connect; Spark's own 15 s are too short on a busy machine
 
 
 def prepare_python() -> None:
-    """Before a JVM starts: its Python workers must run this interpreter, whatever `python3` on the PATH is."""
+    """Call before a JVM starts. Makes its Python workers run this interpreter, whatever `python3` is on the PATH."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def own_session() -> SparkSession:
-    """The session that is there, or a new local one."""
+    """The active session, or a new local one."""
     prepare_python()
     from pyspark.sql import SparkSession
 
@@ -53,7 +53,7 @@ def own_session() -> SparkSession:
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings; afterwards with its own again."""
+    """Changes settings of the session for the body of a `with`, and restores them afterwards."""
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)
@@ -69,8 +69,10 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def started(stream: DataStreamWriter) -> StreamingQuery:
-    """Starts a query, again where a busy server gave up: through Connect it starts a Python process for foreachBatch
-    first and waits ten seconds for it, no longer. Nothing has begun then."""
+    """Starts a query, and tries again if Spark gave up on a Python process.
+
+    Through Connect, the server first starts a Python process for foreachBatch, and waits only ten seconds for it.
+    """
     from pyspark.errors import PySparkException
 
     for _ in range(START_TRIES - 1):
@@ -83,14 +85,16 @@ def started(stream: DataStreamWriter) -> StreamingQuery:
 
 
 def came_too_late(problem: Exception) -> bool:
-    """Whether Spark gave up on a Python process that it had started: on a busy machine ten seconds may be too few, and
-    they are fixed. Nothing of a micro-batch has run then."""
+    """Whether Spark gave up on a Python process that it had started. Nothing of the micro-batch has run then.
+
+    Spark waits ten seconds, which may be too short on a busy machine and cannot be changed.
+    """
     return "to connect back" in str(problem)
 
 
 @contextmanager
 def _worker_python(spark: SparkSession) -> Iterator[None]:
-    """On this machine, workers run this interpreter, also where the session was made without saying so."""
+    """Makes local workers run this interpreter, also if the session was made without `prepare_python`."""
     context: Any = None if is_connect(spark) else spark.sparkContext
     if context is None or "PYSPARK_PYTHON" in os.environ or not context.master.startswith("local"):
         yield
@@ -108,7 +112,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def default_partitions(spark: SparkSession) -> int:
-    """As many as Spark runs tasks at once, within reason; asked for in a way that Spark Connect knows too."""
+    """The number of tasks that Spark runs at once, at most PARTITIONS_MAX; works through Spark Connect too."""
     from pyspark.sql.functions import spark_partition_id
 
     used = spark.range(0, 100_000).select(spark_partition_id().alias("p")).distinct().count()
@@ -118,4 +122,4 @@ def default_partitions(spark: SparkSession) -> int:
 def check_version(spark: SparkSession) -> None:
     major, minor = (int(part) for part in spark.version.split(".")[:2])
     if (major, minor) < (4, 3):
-        raise ConnectorError(f"panewise needs Spark 4.3 or later; the session is of {spark.version}")
+        raise ConnectorError(f"panewise needs Spark 4.3 or later; the session has {spark.version}")

@@ -1,13 +1,13 @@
-"""Shipping: panewise itself on its way to executors that do not have it.
+"""Sends panewise itself to executors that do not have it.
 
-The package travels as one zip archive in which every module stands twice: as source, which any Python reads, and
-compiled by this one, so that a Python worker of the same version compiles nothing when it starts. A shipped panewise
-comes before an installed one on the executor's path: executors run the driver's version. What panewise depends on
-(NumPy, Numba, Arrow, pandas, protobuf) must be installed there; it is not shipped.
+The package is one zip archive that has every module twice: as source, which any Python reads, and compiled by this
+Python, so that a worker of the same version compiles nothing when it starts. A shipped panewise comes before an
+installed one on the executor's path, so executors run the driver's version. The dependencies (NumPy, Numba, Arrow,
+pandas, protobuf) are not shipped and must be installed there.
 
-The archive's bytes depend on the sources and the version of Python only, and its name carries their digest: shipping
-twice is shipping once, and the executors' caches of compiled loops are found again by the next application. Making it
-takes less than a second, once a process.
+The archive's bytes depend only on the sources and the version of Python, and its name has their digest. So an archive
+is shipped once, and the next application finds the executors' caches of compiled loops again. Making it takes less than
+a second, once a process.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# The least date that a zip archive can hold: dates of files must not change the archive.
+# The least date of a zip archive. It is constant, because dates of files must not change the archive.
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
-# In the flags of compiled modules: trust it without a look at the source, whose date and bytes it need not match.
+# Flag of a compiled module: Python does not compare it with the source.
 _UNCHECKED_HASH = 0b01
 
 
 @cache
 def package_zip() -> Path:
-    """The archive of this panewise, in a temporary folder that goes when the process ends."""
-    # The package as a whole, which also names what stands above this layer: it is shipped, not used.
+    """The archive of this panewise, in a temporary folder that is removed when the process ends."""
+    # Imported by name: the package is above this layer, and is only shipped here.
     panewise = importlib.import_module("panewise")
     assert panewise.__spec__ is not None
     archive: str | None = getattr(panewise.__spec__.loader, "archive", None)
-    if archive is not None:  # this panewise was shipped too: its archive is passed on
+    if archive is not None:  # this panewise was shipped itself: its archive is passed on
         return Path(archive)
     content = _zipped(resources.files(panewise))
     folder = Path(tempfile.mkdtemp(prefix="panewise-"))
@@ -58,21 +58,21 @@ def package_zip() -> Path:
 
 
 def ship(spark: SparkSession) -> Path | None:
-    """Makes this panewise importable in a session's Python workers, classic or Spark Connect; gives the archive.
+    """Makes this panewise importable in a session's Python workers, classic or Spark Connect; returns the archive.
 
-    With a local master nothing is sent: workers are this interpreter's children and import what it imports.
+    With a local master nothing is sent, because workers import what this interpreter imports.
     """
     if not is_connect(spark) and str(spark.sparkContext.master).startswith("local"):
         return None
     path = package_zip()
     if is_connect(spark) or not _is_there(path):
-        # The one call that both kinds of session have.
+        # Both kinds of session have this call.
         spark.addArtifacts(str(path), pyfile=True)
     return path
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the session's application has the archive already; adding it again would only earn a warning."""
+    """Whether the application has the archive already. Adding it again would cause a warning."""
     from pyspark import SparkFiles
 
     return (Path(SparkFiles.getRootDirectory()) / path.name).exists()
@@ -98,7 +98,7 @@ def _files(name: str, folder: Traversable) -> Iterator[tuple[str, bytes]]:
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """The bytes of a .pyc file, which an interpreter with another magic number passes over."""
+    """The bytes of a .pyc file, which an interpreter with another magic number ignores."""
     code = compile(source, name, "exec", dont_inherit=True)
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + digest + marshal.dumps(code)

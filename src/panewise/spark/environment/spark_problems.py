@@ -1,10 +1,10 @@
-"""What Spark says is wrong, as people want to read it."""
+"""Spark's errors, shortened for people."""
 
 from __future__ import annotations
 
 
 def reason_of(problem: Exception) -> str:
-    """The innermost line of what Spark says, which is ours where a row or a connector was at fault."""
+    """The first line of an error of Spark; if it contains an error of panewise, the message and hint of that one."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("panewise.errors.")]
     if own:

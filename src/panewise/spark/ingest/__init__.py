@@ -1,1 +1,1 @@
-"""Sources on Spark: streaming DataFrames, the inbox of pushed rows, and how a worker decodes rows."""
+"""Sources on Spark: their streaming DataFrames, the inbox of pushed rows, and how a worker decodes rows."""

@@ -1,7 +1,8 @@
-"""The inbox: small files beside the checkpoint that Spark reads as one more source.
+"""The inbox: small files, *messages*, beside the checkpoint, which Spark reads as one more source.
 
-Pushed rows, punctuations, wake-ups and lookups are letters, numbered in the order in which they were posted. Because
-Spark's file source remembers what it has read, they arrive once, cause a micro-batch, and are replayed with it.
+A message has pushed rows, a punctuation, a wake-up or a lookup. Messages are numbered in the order in which they were
+posted. Spark's file source remembers which it has read: a message arrives once, causes a micro-batch, and is replayed
+with it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from panewise.state.snapshot_format import dumped, loaded
 
 
 @dataclass(frozen=True)
-class Letter:
-    """`stream`: the content is batches of rows for it; None: the content is a control row."""
+class InboxMessage:
+    """The content is batches of rows for `stream`, or a control row if `stream` is None."""
 
     number: int
     stream: str | None
@@ -29,7 +30,7 @@ class Letter:
 
 
 class Inbox:
-    """The writing side, in the driver."""
+    """Posts messages, in the driver."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -38,7 +39,7 @@ class Inbox:
         self._producers = Producers(folder, self._next)
 
     def post_rows(self, stream: str, batches: list[pa.RecordBatch], stamp: Stamp | None = None) -> bool:
-        """Rows for a stream, which is known by name and creation; False where a push of this stamp was taken before."""
+        """Posts rows for a stream, given by its key; False if a push with this stamp was taken before."""
         with self._lock:
             if stamp is None:
                 self._post_rows(stream, batches)
@@ -60,7 +61,7 @@ class Inbox:
             self._next += 1
 
     def is_repeated(self, stream: str, stamp: Stamp) -> bool:
-        """Whether a push of this stamp was taken before; DataError where its number cannot be."""
+        """Whether a push with this stamp was taken before; DataError if its number does not follow the last one."""
         with self._lock:
             return self._is_repeated(stream, stamp)
 
@@ -81,20 +82,20 @@ class Inbox:
             return number
 
 
-def remove_letters(folder: Folder, last: int) -> None:
-    """Letters up to a number have been read for good. The newest one stays: numbers go on behind it."""
+def remove_messages(folder: Folder, last: int) -> None:
+    """Removes messages up to a number, which no replay needs. Keeps the newest message, from which numbers go on."""
     names = folder.names("inbox")
     for name in names[:-1]:
         if int(name.partition(".")[0]) <= last:
             folder.remove(f"inbox/{name}")
 
 
-def read_letter(folder: Folder, name: str) -> Letter:
+def read_message(folder: Folder, name: str) -> InboxMessage:
     data = folder.read(f"inbox/{name}")
     if data is None:
         raise FileNotFoundError(f"inbox/{name} of '{folder.place}' is gone before it was read")
     number, _, ending = name.partition(".")
     if ending == "json":
-        return Letter(int(number), None, json.loads(data))
+        return InboxMessage(int(number), None, json.loads(data))
     content = loaded(data)
-    return Letter(int(number), content["stream"], content["batches"])
+    return InboxMessage(int(number), content["stream"], content["batches"])

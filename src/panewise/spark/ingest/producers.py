@@ -1,8 +1,8 @@
-"""The numbers of pushes: by stream and producer, the last one that was taken, so that a push may be repeated.
+"""The numbers of pushes: the last one taken, for each stream and producer, so that a push may be repeated.
 
-A push is taken when its letter is in the inbox. Before that a note says which letter it is going to be; after a fault
-in between the note and the letters tell whether it was taken: the newest letter is never removed, and so a number below
-the next one was posted. Cost: two small files a push, one file for each producer that there ever was.
+A push is taken when its message is in the inbox. Before that, a note says which number the message will have. After a
+crash in between, the message was posted if its number is below the next one: the newest message is never removed. Cost:
+two small files for each push, and one file for each producer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NOTE = "producers/note.json"
 
 
 class Producers:
-    """The writing side, in the driver; `next_letter` is the number of the next letter of the inbox."""
+    """The writing side, in the driver; `next_message` is the number of the next message of the inbox."""
 
-    def __init__(self, folder: Folder, next_letter: int) -> None:
+    def __init__(self, folder: Folder, next_message: int) -> None:
         self._folder = folder
         self._known: dict[tuple[str, str], int] = {}
         note = folder.read_json(NOTE)
-        if note is not None and note["letter"] < next_letter:
+        if note is not None and note["letter"] < next_message:
             stamp = note["producer"], note["sequence"]
             if self.last(note["stream"], stamp[0]) < stamp[1]:
                 self.took(note["stream"], stamp)
@@ -36,18 +36,18 @@ class Producers:
             known = self._known[stream, producer] = 0 if found is None else int(found["sequence"])
         return known
 
-    def begin(self, stream: str, stamp: Stamp, letter: int) -> None:
-        """A push is going to be this letter."""
-        self._folder.write_json(NOTE, {"stream": stream, "producer": stamp[0], "sequence": stamp[1], "letter": letter})
+    def begin(self, stream: str, stamp: Stamp, message: int) -> None:
+        """Notes that a push will be posted as this message."""
+        self._folder.write_json(NOTE, {"stream": stream, "producer": stamp[0], "sequence": stamp[1], "letter": message})
 
     def took(self, stream: str, stamp: Stamp) -> None:
-        """Its letter has been posted."""
-        told = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
-        self._folder.write_json(_file(stream, stamp[0]), told)
+        """Call when the message of a push has been posted."""
+        record = {"stream": stream, "producer": stamp[0], "sequence": stamp[1]}
+        self._folder.write_json(_file(stream, stamp[0]), record)
         self._known[stream, stamp[0]] = stamp[1]
 
     def give_up(self) -> None:
-        """Whatever the note says is settled: another letter may get its number."""
+        """Removes the note. Call when its push was taken or given up: another message may then get the number."""
         self._folder.remove(NOTE)
 
 

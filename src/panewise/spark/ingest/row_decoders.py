@@ -1,8 +1,8 @@
-"""Doors: how what Spark hands to a worker becomes rows of a stream.
+"""Decoders: how a worker turns what Spark gives it into rows of a stream.
 
-A DataFrame of the user's comes as Arrow batches already. Files come as paths alone: Spark tracks them, and the worker
-reads the columns that it needs with the embedded engine's own readers, so that a file means the same on both and rows
-never become JVM objects. Texts (Kafka, a socket) come as one JSON object each.
+A user's DataFrame comes as Arrow batches. Of files, Spark gives only the paths: the worker reads them with the embedded
+engine's readers, so that a file means the same on both hosts and rows never become JVM objects. Texts (Kafka, a socket)
+are one JSON object each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Piece: TypeAlias = pa.RecordBatch | list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a door should deliver: the stream as it is read here, with the columns that its queries need."""
+    """What a decoder should deliver: rows of the whole stream, or only the columns that its queries need."""
 
     whole: StreamDefinition
     needed: StreamDefinition
@@ -32,34 +32,34 @@ class Wanted:
 
 @dataclass
 class Place:
-    """Where the last piece came from: a file, and how many of its rows came before; empty where it is no file."""
+    """The file that the last piece came from, and the number of its rows before the piece; empty without a file."""
 
     file: str = ""
     rows_before: int = 0
 
 
-class Door(Protocol):
-    """Picklable: it travels to the workers."""
+class RowDecoder(Protocol):
+    """Turns batches of Spark into pieces of rows. Picklable, because it is sent to the workers."""
 
     def pieces(self, batch: pa.RecordBatch, wanted: Wanted) -> Iterator[Piece]: ...
 
 
 @dataclass(frozen=True)
-class FrameDoor:
-    """Rows of a DataFrame, as they are."""
+class FrameDecoder:
+    """Rows of a DataFrame, unchanged."""
 
     def pieces(self, batch: pa.RecordBatch, wanted: Wanted) -> Iterator[Piece]:
         yield batch
 
 
 @dataclass(frozen=True)
-class FileDoor:
+class FileDecoder:
     """Paths of files in one of the embedded engine's formats."""
 
     format: str
 
     def pieces(self, batch: pa.RecordBatch, wanted: Wanted) -> Iterator[Piece]:
-        # Columns of text formats are all read: whether a row is bad must not depend on who reads it.
+        # Text formats are read with all columns: whether a row is bad must not depend on the queries.
         definition = wanted.needed if self.format == "parquet" else wanted.whole
         for path in batch.column(0).to_pylist():
             wanted.place.file, wanted.place.rows_before = local_path(path), 0
@@ -69,8 +69,8 @@ class FileDoor:
 
 
 @dataclass(frozen=True)
-class TextDoor:
-    """JSON objects, one per value, in the column that is named."""
+class TextDecoder:
+    """JSON objects, one for each value of a column."""
 
     column: str
 
@@ -101,5 +101,5 @@ def _of_file(definition: StreamDefinition, file: str) -> StreamDefinition:
     return replace(definition, options=(("path", file), *options))
 
 
-# Options of file sources that speak to Spark alone.
+# Options of file sources that only Spark uses.
 SPARK_FILE_OPTIONS = ("max_files_per_trigger",)

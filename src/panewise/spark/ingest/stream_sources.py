@@ -1,15 +1,15 @@
-"""Sources on Spark: from a stream's definition to a streaming DataFrame, and the door through which its rows are read.
+"""Sources on Spark: the streaming DataFrame of a stream, and the decoder that turns what it gives into rows.
 
-| connector          | Spark reads                          | door                              |
+| connector          | Spark reads                          | decoder                              |
 | ------------------ | ------------------------------------ | --------------------------------- |
 | parquet, csv, json | the names of files                   | the embedded engine's readers     |
 | kafka              | messages, with its jar or without it | a JSON object each                |
 | socket             | lines                                | a JSON object each                |
 | rate               | `timestamp`, `value`                 | as they are                       |
 | delta              | rows                                 | as they are                       |
-| generator, none    | the pipeline's inbox                 | rows pushed, or made in the driver |
+| generator, none    | the pipeline's inbox                 | pushed or generated rows          |
 
-Files on another file system than this machine's are read by Spark itself, Parquet and CSV by their declared types.
+Files on another file system than this machine's are read by Spark itself; it reads Parquet and CSV by declared types.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ from panewise.connectors.options import (
 )
 from panewise.errors import ConnectorError, did_you_mean
 from panewise.schema import Schema
-from panewise.spark.ingest.row_decoders import SPARK_FILE_OPTIONS, Door, FileDoor, FrameDoor, TextDoor, local_path
+from panewise.spark.environment.data_sources import check_delta
+from panewise.spark.ingest.row_decoders import (
+    SPARK_FILE_OPTIONS,
+    FileDecoder,
+    FrameDecoder,
+    RowDecoder,
+    TextDecoder,
+    local_path,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +59,7 @@ def connector_of(stream: StreamDefinition) -> str | None:
 
 
 def check_source(stream: StreamDefinition) -> None:
-    """Connector and options; ConnectorError before anything is started."""
+    """Checks connector and options before anything is started; ConnectorError if they are wrong."""
     name = connector_of(stream)
     owner = f"stream '{stream.name}'"
     if name is None or name == "memory":
@@ -72,8 +80,8 @@ def check_source(stream: StreamDefinition) -> None:
 
 def source_frame(
     spark: SparkSession, stream: StreamDefinition, name: str | None, needed: Schema
-) -> tuple[DataFrame, Door]:
-    """The streaming DataFrame of a stream with a connector; `name` is that of the source in the checkpoint."""
+) -> tuple[DataFrame, RowDecoder]:
+    """The streaming DataFrame of a stream with a connector; `name` names its source in the checkpoint."""
     connector = connector_of(stream)
     owner = f"stream '{stream.name}'"
     reader = spark.readStream if name is None else spark.readStream.name(name)
@@ -82,58 +90,52 @@ def source_frame(
     if connector == "kafka":
         from panewise.spark.kafka.kafka_source import kafka_stream
 
-        return kafka_stream(spark, stream, reader).select("value"), TextDoor("value")
+        return kafka_stream(spark, stream, reader).select("value"), TextDecoder("value")
     assert connector is not None
     values: dict[str, Any] = read_options(owner, stream.options, _OPTIONS[connector])
     if connector == "socket":
         reader = reader.format("socket").option("host", values["host"]).option("port", values["port"])
-        return reader.load(), TextDoor("value")
+        return reader.load(), TextDecoder("value")
     if connector == "rate":
         reader = reader.format("rate").option("rowsPerSecond", values["rows_per_second"])
-        return reader.load(), FrameDoor()
-    from panewise.spark.environment.data_sources import has_data_source
-
-    if not has_data_source(spark, "delta"):
-        raise ConnectorError(
-            f"{owner} needs Delta Lake, which this session does not have",
-            hint="start it with spark.jars.packages = io.delta:delta-spark_4.0_2.13:4.0.0 and Delta's extensions",
-        )
-    return reader.format("delta").load(str(values["path"])).select(*_columns(needed)), FrameDoor()
+        return reader.load(), FrameDecoder()
+    check_delta(spark, owner)
+    return reader.format("delta").load(str(values["path"])).select(*_columns(needed)), FrameDecoder()
 
 
 def _files(
     reader: DataStreamReader, stream: StreamDefinition, connector: str, needed: Schema
-) -> tuple[DataFrame, Door]:
+) -> tuple[DataFrame, RowDecoder]:
     values: dict[str, Any] = read_options(f"stream '{stream.name}'", stream.options, _file_options(connector))
     if values["max_files_per_trigger"] is not None:
         reader = reader.option("maxFilesPerTrigger", values["max_files_per_trigger"])
     path = str(values["path"])
     if "://" in path and not path.startswith("file:"):
         if connector == "json":
-            return reader.text(path), TextDoor("value")
+            return reader.text(path), TextDecoder("value")
         ddl = ", ".join(f"`{column.name}` {column.type}" for column in stream.schema)
         reader = reader.schema(ddl)
         frame = reader.parquet(path) if connector == "parquet" else reader.csv(path, header=values["header"])
-        return frame.select(*_columns(needed)), FrameDoor()
+        return frame.select(*_columns(needed)), FrameDecoder()
     folder, pattern = _place(local_path(path), connector, stream)
     reader = reader.format("binaryFile").schema(_FILE_LISTING).option("recursiveFileLookup", "true")
     if pattern is not None:
         reader = reader.option("pathGlobFilter", pattern)
-    return reader.load(folder).select("path"), FileDoor(connector)
+    return reader.load(folder).select("path"), FileDecoder(connector)
 
 
 def _place(path: str, connector: str, stream: StreamDefinition) -> tuple[str, str | None]:
-    """The folder or glob that Spark watches, and which names in it count."""
+    """The folder or glob that Spark watches, and the pattern of file names in it."""
     place = Path(path)
     if place.is_dir():
         endings = ",".join(ending + packed for ending in FILES[connector] for packed in ("", ".gz", ".bz2", ".zst"))
         return str(place.absolute()), "*{" + endings + "}"
     if place.is_file():
-        # A glob that only this file matches: the folder, filtered by name, would also give files of that name below it.
+        # A glob that only this file matches: a name filter on the folder would match files in its subfolders too.
         return f"{_escaped(str(place.absolute().parent))}/{{{_escaped(place.name)}}}", None
     if glob.has_magic(path):
         return str(place.absolute()), None
-    files_of(path, FILES[connector], f"stream '{stream.name}'")  # raises, and says what is there
+    files_of(path, FILES[connector], f"stream '{stream.name}'")  # raises, with what exists
     raise AssertionError(path)
 
 
@@ -146,7 +148,7 @@ def _columns(schema: Schema) -> list[str]:
 
 
 def source_name(key: str) -> str:
-    """A name for the checkpoint; the key of a stream that is dropped and made anew is another one."""
+    """The name of a source in the checkpoint. A stream that is dropped and created anew has another key, and name."""
     plain = re.sub(r"\W", "_", key, flags=re.ASCII)
     return f"{plain}_{zlib.crc32(key.encode()):08x}"
 

@@ -1,1 +1,1 @@
-"""Kafka without a jar: a Python data source and a client on confluent-kafka."""
+"""Kafka without a jar: a Python data source on confluent-kafka, and what it shares with the sink."""

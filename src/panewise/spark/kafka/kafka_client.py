@@ -1,8 +1,8 @@
-"""What Kafka's source and sink share: the options that name a cluster, and clients of confluent-kafka for them.
+"""What Kafka's source and sink share: the options of a cluster, and settings for clients of confluent-kafka.
 
-`properties = 'security.protocol=SASL_SSL; sasl.username=me'` passes settings on to librdkafka; `properties_file` names
-a file with one setting per line, for those that no statement should show. A file is read where a client is made: on
-the driver and on every executor.
+`properties = 'security.protocol=SASL_SSL; sasl.username=me'` passes settings on to librdkafka. `properties_file` names
+a file with one setting per line, for settings that no statement should show. Each process that makes a client reads the
+file: the driver and every executor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLUSTER_OPTIONS = (
     ConnectorOption("properties_file", text, ""),
 )
 
-# Long enough for a cluster that is electing leaders, short enough to see that there is none.
+# Longer than a cluster needs to elect leaders.
 TIMEOUT_SECONDS = 30.0
 
 HOW_TO_GET = "pip install 'panewise[kafka]', or give the session org.apache.spark:spark-sql-kafka-0-10_2.13"
@@ -37,23 +37,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a cluster is and how to speak with it; equal ones share a client."""
+    """The address and settings of a cluster; equal ones share a client."""
 
     bootstrap: str
     properties: str = ""
     properties_file: str = ""
 
     def settings(self, **more: object) -> dict[str, Any]:
-        """The settings of a client; `more` uses underscores for dots and yields to what the user wrote."""
+        """The settings of a client. `more` has underscores for dots; the user's own settings override it."""
         settings: dict[str, Any] = {name.replace("_", "."): value for name, value in more.items()}
         settings |= self.written()
         settings["bootstrap.servers"] = self.bootstrap
-        # Lost connections are mended by librdkafka itself; it would print them to the terminal.
+        # librdkafka reconnects by itself, but without a logger it prints to the terminal.
         settings.setdefault("logger", _log)
         return settings
 
     def written(self) -> dict[str, str]:
-        """What `properties_file` and `properties` say."""
+        """The settings in `properties_file` and `properties`."""
         lines = self.properties.split(";")
         if self.properties_file:
             try:
@@ -66,14 +66,14 @@ class Cluster:
                 continue
             name, equals, value = line.partition("=")
             if not equals:
-                # Without the text itself, which may be a secret.
+                # The message does not show the text, which may be a secret.
                 raise ConnectorError("a Kafka property has no '='", hint="write 'name=value; name=value'")
             settings[name.strip()] = value.strip()
         return settings
 
 
 def cluster_of(values: dict[str, object], owner: str) -> Cluster:
-    """The cluster that read options name."""
+    """The cluster of checked options; ConnectorError if one is wrong."""
     if values["format"] != "json":
         raise ConnectorError(f"option 'format' of {owner} is {values['format']!r}, expected 'json'")
     cluster = Cluster(str(values["bootstrap"]), str(values["properties"]), str(values["properties_file"]))
@@ -86,16 +86,16 @@ def has_confluent_kafka() -> bool:
 
 
 def received(consumer: Consumer, count: int) -> list[Message]:
-    """At least one message or event, and what else has come by then, up to `count`; none where the brokers are silent.
+    """Waits for one message or event and returns it with those that have come too, up to `count`.
 
-    (`consume` alone would wait until it has all of them.)
+    Empty if the brokers do not answer. (`consume` alone would wait for `count` messages.)
     """
     first = consumer.poll(TIMEOUT_SECONDS)
     return [] if first is None else [first, *consumer.consume(count - 1, timeout=0)]
 
 
 def partitions_of(client: Any, topic: str) -> list[int]:
-    """The numbers of a topic's partitions; ConnectorError where the topic or the cluster is not there."""
+    """The numbers of a topic's partitions; ConnectorError if the topic or the cluster cannot be reached."""
     from confluent_kafka import KafkaException
 
     try:

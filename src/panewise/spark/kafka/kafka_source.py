@@ -1,15 +1,15 @@
 """Kafka as a stream, without a jar: the Python data source `panewise_kafka`, on confluent-kafka.
 
-    driver     where the partitions end (`latestOffset`), at most `max_offsets_per_trigger` further than before
-    executors  one task per partition of the topic that has something new, reading [start, end) into Arrow batches
+    driver     finds where the partitions end (`latestOffset`), at most `max_offsets_per_trigger` after the last offsets
+    executors  one task for each partition of the topic with new messages, which reads [start, end) into Arrow batches
 
-Columns: key, value (binary), topic, partition, offset, timestamp. Offsets live in Spark's checkpoint; nothing is
-committed to Kafka, and the consumer group is only a name. Exactly once: an offset range is read again as it was, as
-long as the brokers hold it; where they no longer do, the read fails, or goes on with what is left where
-`fail_on_data_loss` is false. Only committed messages are read. Partitions that are added are read from their beginning.
+Columns: key, value (binary), topic, partition, offset, timestamp. Offsets are in Spark's checkpoint; nothing is
+committed to Kafka, and the consumer group is only a name. Exactly once: a range of offsets is the same when it is read
+again, as long as the brokers hold it. If they no longer do, the read fails or, with `fail_on_data_loss = false`, goes
+on with the rest. Only committed messages are read. New partitions are read from their beginning.
 
-`kafka_stream` gives the frame of a stream with `connector = 'kafka'`: Spark's own source where the session has its
-jar, and this one where not. What a value says is `connectors.json_rows.decode_json`'s to read, in stage 1.
+`kafka_stream` gives the frame of a stream with `connector = 'kafka'`. It uses Spark's own source if the session has its
+jar, and otherwise this one. Stage 1 decodes the values (`connectors.json_rows.decode_json`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KAFKA_OPTIONS = (
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 BATCH_MESSAGES = 10_000
 
-# A partition's number, as a text because offsets are JSON, and the offset of the next message to read.
+# The offset of the next message, by number of the partition, which is a text because offsets are JSON.
 Offsets = dict[str, int]
 
 
@@ -62,7 +62,7 @@ def has_kafka_jar(spark: SparkSession) -> bool:
 
 
 def read_kafka_options(stream: StreamDefinition) -> dict[str, object]:
-    """The options of a stream with `connector = 'kafka'`; ConnectorError where one is wrong. Speaks with no broker."""
+    """The options of a stream with `connector = 'kafka'`; ConnectorError if one is wrong. Contacts no broker."""
     owner = f"stream '{stream.name}'"
     values = read_options(owner, stream.options, KAFKA_OPTIONS)
     cluster_of(values, owner)
@@ -72,7 +72,7 @@ def read_kafka_options(stream: StreamDefinition) -> dict[str, object]:
 def kafka_stream(spark: SparkSession, stream: StreamDefinition, reader: DataStreamReader | None = None) -> DataFrame:
     """The messages of a stream's topic, in the columns of SCHEMA.
 
-    `reader` is `spark.readStream` where nothing else is given, such as one that has a name in the checkpoint.
+    `reader` is `spark.readStream` by default; it may be one with a name in the checkpoint.
     """
     values = read_kafka_options(stream)
     reader = spark.readStream if reader is None else reader
@@ -90,7 +90,7 @@ def kafka_stream(spark: SparkSession, stream: StreamDefinition, reader: DataStre
 
 
 def _with_spark(reader: DataStreamReader, cluster: Cluster, values: dict[str, object]) -> DataFrame:
-    """Spark's own source. Not tested: the wheel of pyspark brings no jar of it."""
+    """Reads with Spark's own source. Not tested: the wheel of pyspark does not have its jar."""
     reader = reader.format("kafka").option("subscribe", str(values["topic"]))
     reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
     reader = reader.option("kafka.isolation.level", "read_committed")
@@ -119,7 +119,7 @@ class KafkaSource(DataSource):
 
 @dataclass
 class OffsetRange(InputPartition):
-    """What one task reads of one partition: offsets from `start` up to, not including, `end`."""
+    """What one task reads of one partition: the offsets from `start` to `end`, which is not included."""
 
     partition: int
     start: int
@@ -154,14 +154,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if self._target is not None:
-            # What came after the query was started with AvailableNow, new partitions too, is for the next run.
+            # Messages and partitions that came after the start with AvailableNow are left to the next run.
             available = self._target
             lows = dict.fromkeys(available, 0) if available.keys() <= start.keys() else self._lows()
         else:
             bounds = self._ends()
             available = {number: high for number, (_, high) in bounds.items()}
             lows = {number: low for number, (low, _) in bounds.items()}
-        # A partition that was added since begins at its beginning; one that has gone keeps its place.
+        # A new partition is read from its beginning; a partition that is gone keeps its offset.
         begin = {number: start.get(number, lows[number]) for number in available} | start
         ahead = {number: max(available.get(number, begin[number]), begin[number]) for number in begin}
         if not isinstance(limit, ReadMaxRows):
@@ -216,7 +216,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if offset < part.end:
                         wanted.append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # The last offsets may hold no message: marks of transactions, or what compaction took away.
+                    # The last offsets may have no message: transaction markers, or messages removed by compaction.
                     done = done or (offset is not None and offset >= part.end)
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                     if self._fail_on_data_loss:
@@ -235,7 +235,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _ends(self) -> dict[str, tuple[int, int]]:
-        """For each partition its first offset, and the one after its last committed message."""
+        """The first offset of each partition, and the offset after its last committed message."""
         from confluent_kafka import KafkaException, TopicPartition
 
         if self._consumer is None:
@@ -268,7 +268,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def admitted(begin: Offsets, ahead: Offsets, offsets_max: int) -> Offsets:
-    """How far to go so that about `offsets_max` are read: each partition its share of what waits, one at least.
+    """The end offsets if about `offsets_max` are read: partitions get shares of it by what waits, and at least one.
 
     >>> admitted({"0": 0, "1": 10}, {"0": 90, "1": 20}, 50)
     {'0': 45, '1': 15}
@@ -277,7 +277,7 @@ def admitted(begin: Offsets, ahead: Offsets, offsets_max: int) -> Offsets:
     total = sum(waiting.values())
     if total <= offsets_max:
         return ahead
-    # One at least, as in Spark's own source: a share that rounds to nothing could keep a partition waiting for ever.
+    # At least one, as in Spark's own source: a partition whose share is rounded to 0 could wait for ever.
     return {
         number: begin[number] + min(count, max(1, count * offsets_max // total)) for number, count in waiting.items()
     }

@@ -1,1 +1,1 @@
-"""The program: versions of the definitions, the change that leads to each, and the fragments that answer queries."""
+"""The program: versions of the definitions, the changes that lead to them, and the fragments that answer queries."""

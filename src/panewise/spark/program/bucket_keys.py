@@ -28,7 +28,7 @@ def spark_partition(key: int, partitions: int) -> int:
 def bucket_keys(fragment: int, buckets: int, partitions: int) -> tuple[int, ...]:
     """One key per bucket of a fragment."""
     keys: list[int] = []
-    # A fragment of one bucket starts where its number says, so that many such fragments do not meet in one partition.
+    # Fragments of one bucket begin at different partitions, so that they do not all share one.
     first = fragment if buckets == 1 else 0
     candidate = fragment << FRAGMENT_BITS
     for bucket in range(buckets):

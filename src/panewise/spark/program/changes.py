@@ -1,8 +1,8 @@
-"""Changes of a pipeline's definitions, as the folder `catalog/` keeps them: a file each, written once.
+"""Changes of a pipeline's definitions: one file each in the folder `catalog/`, written once.
 
-A change is its statements as text, and what was decided on them: how each query is planned, and under which numbers it
-is computed. State and partials go by these, so a later panewise that would plan or number otherwise still finds what is
-there.
+A change has its statements as text, and what was decided on each query: how it is planned, and the numbers of its
+fragment and family. State and partials are kept under these numbers, so a later panewise that would plan or number
+otherwise still finds them.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from panewise.language.statements import Statement
 from panewise.spark.environment.folder import Folder
 from panewise.state.records import FORMAT, Record, check_format
 
-CHANGE_FORMAT = 2  # 1 had no places
+CHANGE_FORMAT = 2  # format 1 had no places
 
 
 @dataclass(frozen=True)
 class StoredPlace:
-    """The numbers under which a query is computed, decided once and written down: state and partials go by them.
+    """The numbers under which the state and partials of a query are kept. They are decided once.
 
-    `tree` and `selection` are 0 where its fragment has no trees. `decided`: what the planner has decided on the query,
-    as it is written down (`plan/decided.py`); a panewise that wrote none had planned by assumptions alone.
+    `family` and `selection` are 0 in a row fragment. `decided` is what the planner has decided on the query, as it is
+    written down (`plan/decided.py`); it is empty where an older panewise had planned by assumptions alone.
     """
 
     fragment: int
-    tree: int = 0
+    family: int = 0
     selection: int = 0
     decided: Mapping[str, Any] = field(default_factory=dict)
 
 
-PLACE = Record(StoredPlace, "fragment tree selection decided")
+PLACE = Record(StoredPlace, "fragment tree=family selection decided")
 
 
 @dataclass(frozen=True)
-class Changing:
-    """A statement of a change, and bound, where this process has bound it to the definitions that hold before it.
+class ChangeStatement:
+    """A statement of a change. `bound` is set if this process has bound it to the definitions that hold before it.
 
-    What it has made of a query's statement is in `MadeQueries`.
+    The plans of bound queries are in `MadeQueries`.
     """
 
     text: str
@@ -48,10 +48,10 @@ class Changing:
 
 @dataclass(frozen=True)
 class Change:
-    """Statements that take hold together, with micro-batch `from_batch`, and the places of the queries that they made.
+    """Statements that take hold together, with micro-batch `from_batch`, and the places of the queries they create.
 
-    Without `places` they are decided when the change is applied. `places_by_name`: as it was done before they were
-    written down, by the names of queries that need all rows in one bucket.
+    Without `places`, the places are decided when the change is applied. `places_by_name`: in the way of a panewise that
+    did not write them down, by the names of the queries that need all rows in one bucket.
     """
 
     version: int
@@ -63,11 +63,6 @@ class Change:
     @property
     def file(self) -> str:
         return f"catalog/{self.version:06d}.json"
-
-
-def read_changes(folder: Folder) -> list[Change]:
-    """All changes, in order."""
-    return [read_change(folder, number) for number in folder.numbers("catalog")]
 
 
 def read_change(folder: Folder, number: int) -> Change:

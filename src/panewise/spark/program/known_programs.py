@@ -1,14 +1,14 @@
-"""The programs that this process knows: one for a folder, which learns the changes that have been written since.
+"""The programs that this process has read: one for each folder, to which it adds the changes written since.
 
-A change is bound and planned when it is first met. Who asks for a program again pays for a listing of files, and gets a
-copy to go on with. Whoever writes a change does it here (`add_change`), so that nobody reads it back.
+A change is bound and planned once per process. Reading a program again costs a listing of files and a copy.
+`add_change` writes a change and adds it here, so that it is never read back.
 
-A file of a change is written once, but a start that fails takes its own away again, and the next one has another
-content. So every file that was applied is known by its size and time, and a program is read anew where one of them is
-another or is gone, or where it was made for other aggregates.
+A file of a change is written once. But a start that fails removes its change, and the next change of that number has
+other content. So the size and time of every applied file are kept: if one has changed or is gone, or if the aggregates
+differ, the program is read anew.
 
-A worker is told by a `Reference` which changes count. It has a program for each run, because a run brings the functions
-of the user's aggregates along, and those that came with one task are not those of the next.
+A worker gets a `Reference`, which says how many changes count. Workers keep a program for each run, because the
+functions of the user's aggregates come with the tasks of a run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FOLDERS_KNOWN = 8
 @dataclass
 class _Known:
     program: Program
-    stamps: list[FileStamp] = field(default_factory=list)  # of the files that it has applied
+    stamps: list[FileStamp] = field(default_factory=list)  # of the applied files
 
 
 _known: OrderedDict[str, _Known] = OrderedDict()  # by folder
-_of_runs: OrderedDict[tuple[str, int], Program] = OrderedDict()  # by the name of the run, and partitions
+_of_runs: OrderedDict[tuple[str, int], Program] = OrderedDict()  # by name of the run, and partitions
 _lock = threading.RLock()
 
 
@@ -48,8 +48,10 @@ def read_program(
     sharing: str = "weave",
     made: MadeQueries | None = None,
 ) -> Program:
-    """The program of all changes so far. `made`: where the caller notes what becomes of statements; it learns what is
-    known here."""
+    """The program of all changes so far, for the caller to change.
+
+    `made` has the queries that the caller has bound and planned. It gets those that are known here too.
+    """
     with _lock:
         stamps = folder.stamps("catalog")
         known = _known.pop(folder.place, None)
@@ -65,12 +67,12 @@ def read_program(
         program = known.program.copy()
         program.made = made or MadeQueries()
         program.made.take(known.program.made)
-    program.aggregates = aggregates  # to which the caller may add
+    program.aggregates = aggregates  # not a copy: the caller may add to them
     return program
 
 
 def add_change(folder: Folder, program: Program, change: Change, bound: Sequence[s.Statement | None] = ()) -> Change:
-    """Applies a change to a program that was read here, and writes it down, with what was decided."""
+    """Applies a change to a program from `read_program` and writes it; returns it with what was decided."""
     change = program.apply(change, bound)
     write_change(folder, change)
     with _lock:
@@ -84,7 +86,7 @@ def add_change(folder: Folder, program: Program, change: Change, bound: Sequence
 
 
 def program_of(reference: Reference) -> Program:
-    """The program with all changes that a reference counts; one that is kept learns those that are new."""
+    """The program with all changes that a reference counts. Reads only those that are new since the last call."""
     with _lock:
         key = reference.pipeline, reference.partitions
         program = _of_runs.pop(key, None)
@@ -99,12 +101,12 @@ def program_of(reference: Reference) -> Program:
 
 
 def versions_of(reference: Reference) -> list[Version]:
-    """The versions that a reference counts."""
+    """The versions of the changes that a reference counts."""
     return [version for version in program_of(reference).versions if version.number < reference.changes]
 
 
 def hold(reference: Reference, program: Program) -> None:
-    """Who asks here for the program of a reference gets this one, which has all its changes."""
+    """Keeps a program with all changes of a reference, for `program_of`."""
     with _lock:
         _of_runs[reference.pipeline, reference.partitions] = program
         while len(_of_runs) > FOLDERS_KNOWN:
@@ -112,7 +114,7 @@ def hold(reference: Reference, program: Program) -> None:
 
 
 def _copy(made: MadeQueries) -> MadeQueries:
-    """What is known here is changed under the lock alone."""
+    """A copy, because what is kept here must change only under the lock."""
     found = MadeQueries()
     found.take(made)
     return found
@@ -134,7 +136,7 @@ def _goes_on(
 ) -> bool:
     program = known.program
     made_for = program.partitions, program.sharing
-    # Aggregates that have been added since do not matter to what there is.
+    # Aggregates that were added since do not concern the changes that were applied.
     own = {name: aggregates.get(name) for name in program.aggregates}
     return (
         made_for == (partitions, sharing) and own == program.aggregates and known.stamps == stamps[: len(known.stamps)]

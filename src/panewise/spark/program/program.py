@@ -1,26 +1,26 @@
 """The program: which definitions hold in which micro-batch, and which fragments answer them.
 
-Definitions change by *changes*: lists of statements, each with the first micro-batch that it governs. Driver and
-workers read the same changes and come to the same program; a replayed micro-batch is governed by what governed it
-first. Binding costs a millisecond or two per statement, once per process (`made_queries.py`, `known_programs.py`).
+A *change* is a list of statements with the first micro-batch that it governs. Driver and workers read the same changes
+and so build the same program. A replayed micro-batch is governed by the version that governed it the first time.
+Binding costs a millisecond or two per statement, once per process (`made_queries.py`, `known_programs.py`).
 
-A fragment is the queries of one placement, as the planner chooses it from their nodes (`optimize/placing.py`). Periodic
-time windows that group by the same expressions, in whatever order, are one *tree* fragment: partials are folded before
-the shuffle and spread over buckets by group. Those with equal selection, order of keys and technique are a tree in it.
-A fragment has as many trees as its queries need, and they share its buckets, packets and state:
+A fragment is the queries of one placement, which the planner chooses from their nodes (`optimize/placing.py`). Queries
+over periodic time windows that group by the same expressions, in any order, are in one *folded* fragment: partials are
+folded before the shuffle and spread over buckets by group. Its queries with equal selection, order of keys and
+technique are a family. The families of a fragment share its buckets, packets and state:
 
-    fragment: stream, {keys} -- tree: WHERE v > 1, GROUP BY a, b -- queries with any windows and aggregates
-                             \\- tree: WHERE v > 2, GROUP BY b, a -- queries ...
+    fragment: stream, {keys} -- family: WHERE v > 1, GROUP BY a, b -- queries with any windows and aggregates
+                             \\- family: WHERE v > 2, GROUP BY b, a -- queries ...
 
-All other queries need their rows in order and whole, in *row* fragments. Queries that join, negate or remove duplicates
-by a key (`plan/partitioning.py`) share one whose rows are exchanged by that key over all buckets, where they read the
-same streams by the same keys. The others share fragments of one bucket each, several per stream so that cores share the
-work; those that run one core or are one family are together, and a query that they read is computed beside them.
+All other queries need whole rows, in order, and are in *row* fragments. Queries that join, negate or remove duplicates
+by a key (`plan/partitioning.py`), and read the same streams by the same keys, share a fragment whose rows are exchanged
+by that key over all buckets. The others share fragments of one bucket each, several per stream, so that cores share the
+work. Queries of one core or one family are in the same fragment, and the queries that they read are computed there too.
 
-Which fragment, tree and selection a query has is decided once, by the driver, which writes these numbers down with the
-change (`changes.py`); everybody else reads them. Fragments keep their numbers for good. A tree has its number for as
-long as it has queries: one that loses all of them and gets others is another tree, with another number, so that nobody
-takes old partials for its own.
+The driver decides once which fragment, family and selection a query has, and writes these numbers down with the change
+(`changes.py`); all other processes read them. A fragment keeps its number for good. A family keeps its number as long
+as it has queries. If it has lost all of them, later queries of its shape get another number, so that they never take
+old partials for their own.
 """
 
 from __future__ import annotations
@@ -63,22 +63,21 @@ from panewise.spark.program.version import (
     Fragment,
     FragmentPlan,
     PlannedArchive,
+    PlannedFamily,
     PlannedQuery,
     PlannedSink,
-    PlannedTree,
     Version,
     log_name,
 )
 
-# Number 0 is no fragment: its only bucket passes on what the tasks have counted.
-METER = 0
+METER = 0  # not a fragment: its only bucket passes the counts of the tasks on to the driver
 
 
 @dataclass
 class Program:
-    """The versions so far, the fragments and trees by number, and the streams' options as they are now.
+    """The versions so far, and the fragments and families by number.
 
-    `made`: the queries that this process has made of statements already, here or elsewhere.
+    `made` has the queries that this process has already bound and planned, for this program or another.
     """
 
     partitions: int
@@ -86,23 +85,25 @@ class Program:
     sharing: str = "weave"
     versions: list[Version] = field(default_factory=list)
     fragments: dict[int, Fragment] = field(default_factory=dict)
-    trees: dict[int, PlannedTree] = field(default_factory=dict)
+    families: dict[int, PlannedFamily] = field(default_factory=dict)
     catalog: Catalog = field(default_factory=Catalog)
     made: MadeQueries = field(default_factory=MadeQueries)
-    _numbers: dict[Placement, int] = field(default_factory=dict)  # of fragments
-    _newest: dict[tuple[int, FamilyShape], int] = field(default_factory=dict)  # trees, of each shape the last one
+    _numbers: dict[Placement, int] = field(default_factory=dict)  # numbers of fragments
+    _newest: dict[tuple[int, FamilyShape], int] = field(
+        default_factory=dict
+    )  # number of the last family of each fragment and shape
     _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 
     def copy(self) -> Program:
-        """One that goes on for itself: what this one has made of statements it has too."""
+        """An independent copy, which shares `made` with this program."""
         catalog = Catalog()
         catalog.restore(self.catalog.copy())
         return replace(
             self,
             versions=list(self.versions),
             fragments=dict(self.fragments),
-            trees=dict(self.trees),
+            families=dict(self.families),
             catalog=catalog,
             _numbers=dict(self._numbers),
             _newest=dict(self._newest),
@@ -111,9 +112,9 @@ class Program:
         )
 
     def apply(self, change: Change, bound: Sequence[s.Statement | None] = ()) -> Change:
-        """One more version. The change with the places of its queries, as it is to be written down.
+        """Adds a version. Returns the change with the places of its queries, which is what must be written down.
 
-        `bound`: its statements, as far as they have been bound already.
+        `bound` has the bound statement for each text, or None for those that are not bound yet.
         """
         draft = _Draft(self, change)
         for number, text in enumerate(change.statements):
@@ -138,7 +139,7 @@ class Program:
             yield bind_one(parsed, self.catalog, self.find_aggregate, self._aggregate_names)
 
     def place(self, query: QueryDefinition, plan: Emit, statement: s.CreateQuery, draft: _Draft) -> PlannedQuery:
-        """A new query in its fragment; it gets its tree when the version is complete."""
+        """Places a new query in a fragment. It gets its family when the version is complete."""
         key, change = query.name.lower(), draft.change
         stored = None if change.places is None else change.places.get(key)
         node = self._node(query, plan, statement, None if stored is None else Decided.of_dict(stored.decided))
@@ -152,21 +153,21 @@ class Program:
     ) -> PhysicalQuery:
         node = self.made.node_of(plan, query, self.sharing)
         if node is None or (decided is not None and decided_on(node) != decided):
-            # Rates are not known where all processes plan alike: what is not decided is assumed.
+            # Without measured rates, because all processes must plan alike.
             wanted = LogicalQuery(query.name.lower(), plan, query.options)
             node = Planner(self.sharing).node(PhysicalPlan(), wanted, decided)
             self.made.note(statement, query, plan, node, self.sharing, self.catalog)
         return node
 
     def know_stream(self, name: str, key: str | None) -> str:
-        """A stream of this name has this key from now on, or is gone (None). The key that it has or had."""
+        """Gives a stream its key, or forgets it (`key` is None). Returns the key that the stream has or had."""
         if key is None:
             return self._stream_keys.pop(name)
         return self._stream_keys.setdefault(name, key)
 
     @property
     def stream_keys(self) -> Mapping[str, str]:
-        """By lower-case name, the keys of the streams that there are."""
+        """The keys of the streams, by lower-case name."""
         return self._stream_keys
 
     def find_aggregate(self, name: str) -> AggregateFunction | None:
@@ -175,16 +176,16 @@ class Program:
     def _aggregate_names(self) -> list[str]:
         return [*registry.names(), *self.aggregates]
 
-    # -- fragments and trees -------------------------------------------------------------------------------------
+    # -- fragments and families ----------------------------------------------------------------------------------
 
     def _fragment(self, placement: Placement, query: str, stored: StoredPlace | None) -> Fragment:
-        """The fragment of a placement: the one that was written down, else the one that there is, else a new one."""
+        """The fragment of a placement: the one that was written down, else an existing one, else a new one."""
         if stored is None:
             number = self._numbers.setdefault(placement, max(self.fragments, default=0) + 1)
             return self.fragments.setdefault(number, Fragment(number, placement))
         if stored.fragment not in self.fragments:
             if placement in self._numbers and placement.way is Way.TOGETHER:
-                # Who wrote it down had it in a bucket of its own.
+                # The panewise that wrote it down had it in a fragment of its own.
                 shards = map(placement.in_shard, count())
                 placement = next(shard for shard in shards if shard not in self._numbers)
             self.fragments[stored.fragment] = Fragment(stored.fragment, placement)
@@ -195,51 +196,51 @@ class Program:
         return found
 
     def _plant(self, change: Change, queries: dict[str, PlannedQuery]) -> None:
-        """The queries of a version that is complete get their trees: one that goes on, or a new one."""
-        going_on = {query.tree for query in queries.values() if query.created < change.version}
+        """Gives the new queries of a complete version their families: existing ones that have queries, or new ones."""
+        going_on = {query.family for query in queries.values() if query.created < change.version}
         for name, query in queries.items():
-            if query.created == change.version and self.fragments[query.fragment].tree:
+            if query.created == change.version and self.fragments[query.fragment].is_folded:
                 assert isinstance(query.node, FamilyQuery)
                 shape = query.node.shape
                 stored = None if change.places is None else change.places.get(name)
                 number = self._newest.get((query.fragment, shape))
                 if stored is not None:
-                    number = stored.tree
-                    if number not in self.trees:
-                        self._new_tree(number, query.fragment, shape, stored.selection)
-                    if (self.trees[number].fragment, self.trees[number].shape) != (query.fragment, shape):
+                    number = stored.family
+                    if number not in self.families:
+                        self._new_family(number, query.fragment, shape, stored.selection)
+                    if (self.families[number].fragment, self.families[number].shape) != (query.fragment, shape):
                         raise _planned_otherwise(name)
                 elif number is None or number not in going_on:
-                    number = max(self.trees, default=0) + 1
+                    number = max(self.families, default=0) + 1
                     selection = self._selections.get(shape.where, max(self._selections.values(), default=-1) + 1)
-                    self._new_tree(number, query.fragment, shape, selection)
+                    self._new_family(number, query.fragment, shape, selection)
                 going_on.add(number)
-                queries[name] = replace(query, tree=number)
+                queries[name] = replace(query, family=number)
 
     def _place_of(self, query: PlannedQuery) -> StoredPlace:
-        selection = self.trees[query.tree].selection if query.tree else 0
-        return StoredPlace(query.fragment, query.tree, selection, decided_on(query.node).to_dict())
+        selection = self.families[query.family].selection if query.family else 0
+        return StoredPlace(query.fragment, query.family, selection, decided_on(query.node).to_dict())
 
-    def _new_tree(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
+    def _new_family(self, number: int, fragment: int, shape: FamilyShape, selection: int) -> None:
         self._selections.setdefault(shape.where, selection)
         columns = tuple(f"key_{shape.keys.index(key)}" for key in self.fragments[fragment].keys)
-        self.trees[number] = PlannedTree(number, fragment, shape, selection, columns)
+        self.families[number] = PlannedFamily(number, fragment, shape, selection, columns)
         self._newest[fragment, shape] = number
 
-    def trees_in(self, version: Version, fragment: Fragment) -> list[PlannedTree]:
-        """The trees of a fragment, in the order of their numbers."""
-        return [self.trees[number] for number in version.tree_numbers.get(fragment.number, ())]
+    def families_in(self, version: Version, fragment: Fragment) -> list[PlannedFamily]:
+        """The families of a fragment, in the order of their numbers."""
+        return [self.families[number] for number in version.family_numbers.get(fragment.number, ())]
 
     def keys_of(self, fragment: Fragment) -> tuple[int, ...]:
         return bucket_keys(fragment.number, fragment.buckets, self.partitions)
 
     def plan_of(self, fragment: Fragment, version: Version) -> FragmentPlan:
         """What the buckets of a fragment are made of in a version."""
-        trees = tuple(self.trees_in(version, fragment))
-        return FragmentPlan(fragment, version.hosted(fragment), trees, *version.defined_below(fragment))
+        families = tuple(self.families_in(version, fragment))
+        return FragmentPlan(fragment, version.hosted(fragment), families, *version.defined_below(fragment))
 
     def concerns(self, fragment: Fragment, after: int, upto: int) -> bool:
-        """Whether a version behind one number, up to another one, changes anything for the buckets of a fragment."""
+        """Whether a version after `after`, up to and with `upto`, changes the plan of a fragment's buckets."""
         versions = [self.version(after), *self.between(after, upto)]
         plans = (self.plan_of(fragment, version) for version in versions)
         return any(before != behind for before, behind in pairwise(plans))
@@ -259,7 +260,7 @@ class Program:
         return [version for version in self.versions if version.number >= number]
 
     def between(self, after: int, upto: int) -> list[Version]:
-        """The versions behind one number, up to another one."""
+        """The versions after `after`, up to and with `upto`."""
         return [version for version in self.versions if after < version.number <= upto]
 
     @property
@@ -272,11 +273,11 @@ class Program:
         return max((v for v in self.versions if v.from_batch <= batch), key=lambda v: v.number)
 
     def beginning(self, batch: int) -> list[int]:
-        """The versions that hold in a micro-batch."""
+        """The versions that have begun by a micro-batch."""
         return [version.number for version in self.versions if version.from_batch <= batch]
 
     def options(self, stream: str) -> Options:
-        """A stream's options as they are now: a bad row must not block a restart once ALTER STREAM has allowed it."""
+        """A stream's newest options, for replays too: after ALTER STREAM a bad row must no longer block a replay."""
         for version in reversed(self.versions):
             if stream in version.streams:
                 return version.streams[stream].options
@@ -287,18 +288,18 @@ class Program:
         return [self.fragments[n] for n in numbers if stream in self.fragments[n].streams]
 
     def gone(self, batch: int) -> list[Fragment]:
-        """Fragments that have lost their last query with the versions that begin in a micro-batch."""
+        """Fragments that lose their last query with the versions that begin in a micro-batch."""
         before = self.at(batch - 1).fragment_numbers if batch > 0 else frozenset()
         return [self.fragments[number] for number in sorted(before - self.at(batch).fragment_numbers)]
 
     def columns_needed(self, version: Version, stream: str) -> Schema:
-        """The columns of a stream that queries read, with the event time; all where rows go whole, or are archived."""
+        """The event time and the columns that queries read; all columns if rows go whole or are archived."""
         definition = version.streams[stream]
         if stream in version.archived_streams:
             return definition.schema
         needed = {definition.timestamp}
         for fragment in self.fragments_over(version, stream):
-            if not fragment.tree:
+            if not fragment.is_folded:
                 return definition.schema
             for query in version.hosted(fragment).values():
                 block = query.block
@@ -311,7 +312,7 @@ class Program:
 
 
 class _Draft(Definer):
-    """A version while the statements of its change are run."""
+    """The next version, while the statements of its change are run."""
 
     def __init__(self, program: Program, change: Change) -> None:
         last = program.newest if program.versions else Version(-1, 0, {}, {}, {})
@@ -371,6 +372,6 @@ class _Draft(Definer):
 
 def _planned_otherwise(query: str) -> SnapshotError:
     return SnapshotError(
-        f"the checkpoint has the state of query '{query}' in a place where this panewise would not put it",
-        hint="go on with the panewise that wrote it, or drop the query there and create it anew here",
+        f"the checkpoint has the state of query '{query}' in a place that this version of panewise would not choose",
+        hint="go on with the version that wrote it, or drop the query there and create it anew here",
     )

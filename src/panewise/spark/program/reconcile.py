@@ -1,8 +1,8 @@
-"""A restart: what the checkpoint defines, against what the caller has defined now.
+"""A restart: compares the definitions of the checkpoint with those of the caller.
 
-Equal definitions go on. New ones are created. Those that only the checkpoint knows (made while an earlier run was
-running) go on too. A definition that has changed is refused, or, with `replace`, made anew, and what the caller does
-not define goes.
+Equal definitions go on. New ones are created. Those that only the checkpoint has (created during an earlier run) go on
+too. A definition that has changed is refused. With `replace`, it is created anew, and definitions that the caller does
+not have are dropped.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ from panewise.engine.books.definitions import alteration_of, statement_of
 from panewise.engine.engine import Engine
 from panewise.errors import CatalogError
 from panewise.language.sql_text import name_to_sql
-from panewise.spark.program.changes import Changing
+from panewise.spark.program.changes import ChangeStatement
 from panewise.spark.program.program import Program
 
 ALTERABLE = ("late", "ahead", "idle", "on_bad_row", "retain")
 ALTERABLE_OF_ARCHIVES = ("layout", "update")
 
 
-def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]:
-    """The statements of the change that leads from the program to the books; the books learn what only it knows.
-
-    What one of them has made of a query's statement the other one finds in `MadeQueries`.
-    """
+def reconciled(books: Engine, program: Program, replace: bool) -> list[ChangeStatement]:
+    """The statements that lead from the program to the books. Adds to the books the definitions that only it has."""
     stored = {d.name.lower(): d for d in program.catalog}
     here = {d.name.lower(): d for d in books.catalog}
     if not stored:
-        return [Changing(text) for text in (*map(statement_of, here.values()), *suspensions(books))]
+        return [ChangeStatement(text) for text in (*map(statement_of, here.values()), *suspensions(books))]
     changed = [d for key, d in here.items() if key in stored and lasting_text(d) != lasting_text(stored[key])]
     if changed and not replace:
         names = ", ".join(f"{d.kind} {d.name}" for d in changed)
@@ -41,8 +38,8 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]
     if replace:
         gone |= stored.keys() - here.keys()
     else:
-        _learn(books, program, [d for key, d in stored.items() if key not in here])
-    # What reads a definition that goes has to go too, and comes back after it.
+        _add_to_books(books, program, [d for key, d in stored.items() if key not in here])
+    # Readers of a dropped definition are dropped too, and created again after it.
     reading = True
     while reading:
         readers = {r.name.lower() for name in gone for r in program.catalog.readers(name)}
@@ -51,12 +48,12 @@ def reconciled(books: Engine, program: Program, replace: bool) -> list[Changing]
     drops = [f"DROP {d.kind.upper()} {name_to_sql(d.name)}" for key, d in reversed(stored.items()) if key in gone]
     creates = [statement_of(d) for key, d in here.items() if key in gone or key not in stored]
     kept = [key for key in here if key in stored and key not in gone]
-    altered = alterations(here, stored, kept) + _rested(books, program, kept)
-    return [Changing(text) for text in (*drops, *creates, *altered)]
+    altered = alterations(here, stored, kept) + _suspended_only_here(books, program, kept)
+    return [ChangeStatement(text) for text in (*drops, *creates, *altered)]
 
 
 def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept: list[str]) -> list[str]:
-    """What the caller says of streams and archives that go on, where it may be altered while they run."""
+    """ALTER statements for streams and archives that go on: the options that the caller has set otherwise."""
     found = []
     for key in kept:
         now, before = here[key], stored[key]
@@ -69,8 +66,8 @@ def alterations(here: dict[str, Definition], stored: dict[str, Definition], kept
     return found
 
 
-def _rested(books: Engine, program: Program, kept: list[str]) -> list[str]:
-    """Queries that rest here begin to rest; those that rest in the checkpoint go on doing so."""
+def _suspended_only_here(books: Engine, program: Program, kept: list[str]) -> list[str]:
+    """SUSPEND statements for queries that only the books have suspended. Suspends in the books those of the program."""
     found = []
     stored = program.newest.queries
     for key in kept:
@@ -85,7 +82,7 @@ def _rested(books: Engine, program: Program, kept: list[str]) -> list[str]:
     return found
 
 
-def _learn(books: Engine, program: Program, definitions: list[Definition]) -> None:
+def _add_to_books(books: Engine, program: Program, definitions: list[Definition]) -> None:
     suspended = {name for name, query in program.newest.queries.items() if query.suspended}
     for definition in definitions:
         books.execute(statement_of(definition))
@@ -94,7 +91,7 @@ def _learn(books: Engine, program: Program, definitions: list[Definition]) -> No
 
 
 def suspensions(books: Engine) -> list[str]:
-    """The statements that have queries rest which rest in the books."""
+    """SUSPEND statements for the queries that are suspended in the books."""
     queries = books.hosting.queries
     suspended = [d.name for d in books.catalog.of_kind("query") if queries[d.name.lower()].status == "SUSPENDED"]
     return [f"SUSPEND QUERY {name_to_sql(name)}" for name in suspended]

@@ -1,4 +1,4 @@
-"""What a worker is told: where it finds the program. Light, because Spark loads it in processes that need no more."""
+"""What a worker is told: where it finds the program. Imports little: some processes of Spark load only this module."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reference:
-    """Where a worker finds the program. Small: Spark sends it with every task."""
+    """Where a worker finds the program. It is small, because Spark sends it with every task."""
 
-    pipeline: str  # a name that no other pipeline has, whatever its folder
+    pipeline: str  # a name that no other run has
     folder: Folder
     partitions: int
-    changes: int  # how many changes the program had when the query was started
+    changes: int  # number of changes when the query was started
     aggregates: Mapping[str, AggregateFunction] = field(default_factory=dict, compare=False)
     sharing: str = "weave"

@@ -1,7 +1,7 @@
-"""What holds from one micro-batch on: a version of the definitions, and how its queries are planned.
+"""A version of the definitions, which holds from one micro-batch on, and how its queries are planned.
 
-All of it is frozen, and equal by value. `program.py` makes it. What the buckets of one fragment are made of is a
-`FragmentPlan`: a bucket goes on untouched from one version to the next, or in another process, where the two are equal.
+All of it is frozen, and equal by value. `program.py` makes it. A `FragmentPlan` is all that the buckets of a fragment
+are made from. If it is equal in two versions, or in the programs of two processes, a bucket goes on unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from panewise.plan.placement import Placement
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query that runs; `created` is the version that created it, `resumed` the last one that resumed it."""
+    """A query and its plan; `created` is the version that created it, `resumed` the last one that resumed it."""
 
     definition: QueryDefinition
     query: s.Query
@@ -36,7 +36,7 @@ class PlannedQuery:
     created: int
     fragment: int
     placement: Placement
-    tree: int = 0  # the number of its tree; 0 where its fragment has none
+    family: int = 0  # number of its family; 0 in a row fragment
     suspended: bool = False
     resumed: int | None = None
 
@@ -46,7 +46,7 @@ class PlannedQuery:
 
     @property
     def log_name(self) -> str:
-        """Its name in the log and in marks: a query that is dropped and made anew is another one there."""
+        """The name in the log and in marks. A query that is dropped and created anew gets another one."""
         return log_name(self.definition.name, self.created)
 
     @property
@@ -55,7 +55,7 @@ class PlannedQuery:
 
     @property
     def is_folded(self) -> bool:
-        """Whether partials of its slices, folded anywhere and merged by group, are all that it needs."""
+        """Whether the query needs only partials of slices, which can be folded anywhere and merged by group."""
         return self.node.spread.way is Way.FOLDED
 
 
@@ -85,14 +85,17 @@ class PlannedArchive:
 
 @dataclass(frozen=True)
 class Fragment:
-    """The queries of one placement, by a number that stays. `tree`: partials are folded before the shuffle and spread
-    over the buckets; otherwise rows go there whole."""
+    """The queries of one placement, under a number that stays.
+
+    In a folded fragment, partials are folded before the shuffle and spread over the buckets; otherwise rows go there
+    whole.
+    """
 
     number: int
     placement: Placement
 
     @property
-    def tree(self) -> bool:
+    def is_folded(self) -> bool:
         return self.placement.way is Way.FOLDED
 
     @property
@@ -101,7 +104,7 @@ class Fragment:
 
     @property
     def stream(self) -> str:
-        """The first one, which is the only one of trees."""
+        """The first stream, which is the only one of a folded fragment."""
         return self.placement.streams[0]
 
     @property
@@ -110,45 +113,47 @@ class Fragment:
 
     @property
     def keys(self) -> tuple[Expression, ...]:
-        """What a tree fragment is partitioned by, in one order for all its trees."""
+        """What a folded fragment is partitioned by, in one order for all its families."""
         return self.placement.keys
 
     @property
     def exchanged_by(self) -> tuple[tuple[Expression, ...], ...]:
-        """For each of `streams` what says to which bucket its rows go; empty where there is one bucket."""
+        """For each of `streams` the expressions by which its rows are spread; empty if there is one bucket."""
         return self.placement.exchanged_by
 
 
 @dataclass(frozen=True)
-class PlannedTree:
-    """A tree of a fragment, by its number. `selection` is equal for trees with equal WHERE."""
+class PlannedFamily:
+    """A family of a fragment, under its number. Families with equal WHERE have equal `selection`."""
 
     number: int
     fragment: int
     shape: FamilyShape
     selection: int
-    key_columns: tuple[str, ...]  # of its partials, in the order of the fragment's keys
+    key_columns: tuple[str, ...]  # columns of its partials, in the order of the fragment's keys
 
 
 @dataclass(frozen=True)
 class FragmentPlan:
-    """What the buckets of a fragment are made of in one version, and nothing else: the queries that they host, with
-    those that these read, the trees, and what is defined below them. What ALTER may change of a stream is not among
-    it, because tasks and the driver alone go by that."""
+    """All that the buckets of a fragment are made from in one version: their queries, with those that they read, the
+    families, and the streams and tables below them.
+
+    Stream options, which ALTER may change, are left out: only tasks and the driver use them.
+    """
 
     fragment: Fragment
     queries: Mapping[str, PlannedQuery]
-    trees: tuple[PlannedTree, ...]
+    families: tuple[PlannedFamily, ...]
     streams: Mapping[str, StreamDefinition]
     tables: Mapping[str, TableDefinition]
 
 
 @dataclass(frozen=True)
 class Version:
-    """All that holds from one micro-batch on, in the order of creation; queries, sinks and archives by name.
+    """All definitions that hold from one micro-batch on, in the order of creation; queries, sinks, archives by name.
 
-    Streams are known by name and creation: one that is dropped and made anew has other rows and another time. So are
-    tables; which rows they have is no matter of versions (`table_log.py`).
+    The key of a stream or table is its name with the version that created it: one that is dropped and created anew has
+    other rows and another time. The rows of tables have versions of their own (`table_log.py`).
     """
 
     number: int
@@ -160,38 +165,38 @@ class Version:
     archives: dict[str, PlannedArchive] = field(default_factory=dict)
 
     def stream_key(self, name: str) -> str:
-        """By what a stream's rows, marks and fragments are known."""
+        """The key under which a stream's rows, marks and fragments are kept."""
         return next(key for key, stream in self.streams.items() if stream.name.lower() == name.lower())
 
     @cached_property
     def archived_streams(self) -> frozenset[str]:
-        """The streams whose rows are archived, by what they are known."""
+        """The keys of the streams whose rows are archived."""
         sources = {archive.definition.source.lower() for archive in self.archives.values()}
         return frozenset(key for key, stream in self.streams.items() if stream.name.lower() in sources)
 
     def table_key(self, name: str) -> str:
-        """By what a table's rows are known."""
+        """The key under which a table's rows are kept."""
         return next(key for key, table in self.tables.items() if table.name.lower() == name.lower())
 
     def hosted(self, fragment: Fragment) -> dict[str, PlannedQuery]:
         """The queries that a fragment's buckets compute: its own and those that they read, in order of creation."""
         own = {name for name, query in self.queries.items() if query.fragment == fragment.number}
         needed = set(own)
-        if not fragment.tree:
+        if not fragment.is_folded:
             for name in reversed(self.queries):
                 if name in needed:
                     needed |= {i.lower() for i in self.queries[name].definition.inputs if i.lower() in self.queries}
         return {name: query for name, query in self.queries.items() if name in needed}
 
     def defined_below(self, fragment: Fragment) -> tuple[dict[str, StreamDefinition], dict[str, TableDefinition]]:
-        """The streams and tables below the queries that a fragment's buckets compute, by what their rows are known."""
+        """The streams and tables below the queries that a fragment's buckets compute, by their keys."""
         streams = {key: replace(self.streams[key], options=()) for key in fragment.streams if key in self.streams}
         queries = self.hosted(fragment).values() if self.tables else ()
         tables = {key: self.tables[key] for query in queries for key in self.tables_of(query)}
         return streams, tables
 
     def tables_of(self, query: PlannedQuery) -> list[str]:
-        """The tables that a query and the queries below it read, each once: by what their rows are known."""
+        """The keys of the tables that a query and the queries below it read, each once."""
         found: dict[str, None] = {}
         for node in query.plan.walk():
             if isinstance(node, Scan) and node.kind == "table":
@@ -205,15 +210,15 @@ class Version:
         return frozenset(query.fragment for query in self.queries.values())
 
     @cached_property
-    def tree_numbers(self) -> dict[int, list[int]]:
-        """By fragment, in ascending order."""
+    def family_numbers(self) -> dict[int, list[int]]:
+        """The numbers of the families of each fragment, in ascending order."""
         found: dict[int, set[int]] = {}
         for query in self.queries.values():
-            if query.tree:
-                found.setdefault(query.fragment, set()).add(query.tree)
+            if query.family:
+                found.setdefault(query.fragment, set()).add(query.family)
         return {fragment: sorted(numbers) for fragment, numbers in found.items()}
 
 
 def log_name(name: str, created: int) -> str:
-    """A name in logs and marks, with the version that created what it names."""
+    """A name in logs and marks: that of a definition, with the version that created it."""
     return f"{name.lower()}@{created}"

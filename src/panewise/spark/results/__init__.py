@@ -1,1 +1,1 @@
-"""The log of results, and who reads it."""
+"""The log of results, the statistics beside it, and their readers."""

@@ -1,8 +1,8 @@
 """The result log: one Parquet file per micro-batch, with the results of all its queries.
 
-A row is `batch, kind, name, rows, payload`: a query's new results in a micro-batch, an Arrow stream in order of time.
-The file of a micro-batch appears once and never changes: where it is there already, a repeated micro-batch takes its
-results from it, so that whoever reads the log, and every sink, sees one truth. `results(q)` of the pipeline is a
+A row is `batch, kind, name, rows, payload`; the payload is a query's new results, an Arrow stream in order of time. The
+file of a micro-batch is written once and never changes. A micro-batch that is repeated takes its results from the file
+if there is one, so that all sinks and all readers of the log see the same results. `SparkPipeline.results` is a
 streaming DataFrame over these files.
 """
 
@@ -45,7 +45,7 @@ def file_of(batch: int) -> str:
 
 
 def forget_older(folder: Folder, than: float, marks: Marks) -> None:
-    """The log loses what was written before an instant (seconds since 1970), and knows how far it may have lost it."""
+    """Removes files older than an instant (seconds since 1970), and notes how far the streams had come by then."""
     gone = folder.older("results", than)
     if gone:
         folder.write_json(_FORGOTTEN, marks.to_dict())
@@ -54,7 +54,7 @@ def forget_older(folder: Folder, than: float, marks: Marks) -> None:
 
 
 def forgotten(folder: Folder) -> Marks | None:
-    """Where the streams had come to when the log last lost something; None where it has all that there ever was."""
+    """How far the streams had come when files were last removed from the log; None if none ever was."""
     found = folder.read_json(_FORGOTTEN)
     return None if found is None else Marks.of_dict(found)
 
@@ -75,7 +75,7 @@ def write_entries(folder: Folder, batch: int, entries: list[LogEntry]) -> None:
 
 
 def read_entries(folder: Folder, batch: int, kind: str | None = None, name: str | None = None) -> list[LogEntry] | None:
-    """The entries of a micro-batch; None where it has left none."""
+    """The entries of a micro-batch, of one kind and name or of all; None if it has no file."""
     data = folder.read(file_of(batch))
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""Statistics of micro-batches: one JSON file each, written after its results. The newest one describes the pipeline."""
+"""Statistics of the pipeline: a JSON file for each micro-batch, written after its results. The newest one counts."""
 
 from __future__ import annotations
 

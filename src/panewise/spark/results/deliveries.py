@@ -1,15 +1,15 @@
-"""What micro-batches have delivered, with numbers: the rows of a query are numbered from 0 in the order of the log.
+"""The results of micro-batches with numbers: the rows of a query are numbered from 0 in the order of the log.
 
-The numbers need no place of their own. After each micro-batch the counts of all results so far stand in `stats/`, and
-they are the same when a micro-batch is done again; so the rows of the last file end at the count, and those of a file
-before it end where it begins:
+The numbers are not stored. After each micro-batch `stats/` has the number of results of each query so far, which is the
+same when a micro-batch is repeated. So the rows of the last file end at that number, and those of an earlier file end
+where the next one begins:
 
     file of micro-batch       7        9        12
     rows of q                 3        2         4       stats: q has 30 so far
     numbers              21..23   24..25    26..29
 
-Whoever counts like that, whenever and in whatever process, finds the same, and what the log's retention has removed
-changes no number. Only marked micro-batches count, because only those are done. Cost: a file a micro-batch is read.
+Every process finds the same numbers at any time, also after the log's retention has removed files. Only marked
+micro-batches count, because the others are not complete. Cost: one file is read for each micro-batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from panewise.spark.results.batch_stats import stats_file
 from panewise.spark.tasks.batch_progress import Marks, marks_file
 from panewise.spark.tasks.packing import RESULT
 
-FILES_MOST = 2_000  # that a start reads, from the last one backwards
+FILES_MOST = 2_000  # files that `earlier` reads, from the last one backwards
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Rows of a query (by its name in the log) that one micro-batch has delivered, and when, in seconds since 1970."""
+    """Rows of a query (by its log name) that one micro-batch has delivered, and when, in seconds since 1970."""
 
     name: str
     first: int
@@ -38,12 +38,12 @@ class Delivery:
 
 
 class Deliveries:
-    """Read once with `earlier`, then again and again with `since_then`."""
+    """Reads the log: call `earlier` once, then `since_then` again and again."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self.batch = -1  # the last micro-batch that was read
-        self.at: float | None = None  # and when it was done
+        self.at: float | None = None  # when it was done
         self._totals: dict[str, int] = {}
 
     def total(self, name: str) -> int:
@@ -51,7 +51,7 @@ class Deliveries:
         return self._totals.get(name, 0)
 
     def earlier(self, marks: Marks, names: set[str], rows_most: int, bytes_most: int) -> list[Delivery]:
-        """What there is of some queries, oldest first; of each not much more than so many rows and bytes."""
+        """The last results of some queries, oldest first: of each not much more than `rows_most` and `bytes_most`."""
         if marks.batch < 0:
             return []
         stats = self._folder.read_json(stats_file(marks.batch))
@@ -75,7 +75,7 @@ class Deliveries:
         return found[::-1]
 
     def since_then(self, marks: Marks) -> list[Delivery]:
-        """What later micro-batches have delivered, of all queries; where one cannot be read, none has been."""
+        """Results of all queries from later micro-batches. If a file cannot be read, raises and takes none of them."""
         found, totals, at = list[Delivery](), dict(self._totals), self.at
         for batch in range(self.batch + 1, marks.batch + 1):
             at = self._done_at(batch)

@@ -1,4 +1,4 @@
-"""A query's results as an ordinary streaming DataFrame: the result log, opened, for one query."""
+"""A query's results as an ordinary streaming DataFrame: its part of the result log, unpacked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def result_frame(spark: SparkSession, folder: Folder, query: str, schema: Schema) -> DataFrame:
-    """Each row of the log once, in files of one micro-batch each."""
+    """The streaming DataFrame of a query's results, by its name in the log; each result appears once."""
     from pyspark.sql.functions import col
 
     def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
-"""Sinks of the Spark runtime: what CREATE SINK writes, from one foreachBatch, exactly once.
+"""Sinks on Spark: what CREATE SINK writes, from one foreachBatch, exactly once.
 
-`contract` says what a sink is told and what it promises; one module per kind; `registry` finds the kind by name.
+`sink_kind` is the contract of a kind of sinks, and each kind has a module. `sink_kinds` finds a kind by its connector.
 """
 
 from panewise.spark.sinks.sink_kind import PrintTable, SinkKind, SinkTarget, sink_target

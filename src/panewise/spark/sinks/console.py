@@ -1,7 +1,6 @@
-"""Console sinks: a table in the driver's terminal per batch, at most `rows` rows of it, the youngest.
+"""Console sinks: print a table for each batch in the driver's terminal, with at most the last `rows` rows.
 
-A batch that comes again in the same process is not printed again. After a restart it is, since nothing remembers what
-a terminal has shown; its number stands in the title, so that one sees it.
+A batch that is repeated in the same process is not printed again. After a restart it is; the title has its number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Delta sinks: appends to a Delta table by the session's own Delta Lake.
 
 Exactly once by Delta's transaction identifiers: every append carries `txnAppId` (checkpoint and sink) and `txnVersion`
-(the batch), and Delta skips a version that the table has seen. A table per write: about the time of a small Spark job
-per sink and batch. Not tested here: the wheel of pyspark brings no Delta, and no jar can be fetched.
+(the batch), and Delta skips a version that the table has seen. Cost: a small Spark job for each sink and batch. Not
+tested, because the wheel of pyspark has no Delta, and no jar can be fetched.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from panewise.connectors.options import CONNECTOR, ConnectorOption, read_options, text
-from panewise.errors import ConnectorError
-from panewise.spark.environment.data_sources import has_data_source
+from panewise.spark.environment.data_sources import check_delta
 from panewise.spark.sinks.sink_kind import SinkTarget, Tables
 
 if TYPE_CHECKING:
@@ -30,16 +29,11 @@ class DeltaSinks:
     def check(self, targets: Sequence[SinkTarget], spark: SparkSession | None = None) -> None:
         for target in targets:
             read_options(target.owner, target.options, _OPTIONS)
-            if spark is not None and not has_data_source(spark, "delta"):
-                series = ".".join(spark.version.split(".")[:2])
-                raise ConnectorError(
-                    f"{target.owner} needs Delta Lake, which this Spark session does not have",
-                    hint=f"give the session the package io.delta:delta-spark_{series}_2.13 (spark.jars.packages), "
-                    "in a version for that Spark, and Delta's extension and catalog",
-                )
+            if spark is not None:
+                check_delta(spark, target.owner)
 
     def prepare(self, targets: Sequence[SinkTarget], first_batch: int) -> None:
-        """Nothing: a table is appended to, and made by the first append."""
+        """Does nothing: tables are appended to, and the first append creates them."""
 
     def write(self, batch_id: int, tables: Tables, spark: SparkSession | None) -> None:
         assert spark is not None

@@ -2,18 +2,18 @@
 
 All sinks of one database share one transaction per batch:
 
-    1  panewise_batches(checkpoint, sink, batch_id): move each sink's last batch forward. A sink whose last batch is
-       this one or a later one has the rows already, and is left out. The rows of that table are locked until the
-       commit, so a driver that was believed dead waits here and then writes nothing.
-    2  per sink, COPY into a temporary table, then INSERT ... ON CONFLICT DO UPDATE into its table. Results that have no
-       key (change logs, selected rows) are copied into the table itself: 1 alone keeps them single.
+    1  panewise_batches(checkpoint, sink, batch_id): set each sink's last batch. A sink whose last batch is this one or
+       a later one has the rows already, and is left out. The rows of that table are locked until the commit. So a
+       driver that was believed dead waits here, and then writes nothing.
+    2  for each sink, COPY into a temporary table, then INSERT ... ON CONFLICT DO UPDATE into its table. Results without
+       a key (change logs, selected rows) are copied into the table itself: step 1 is enough to keep them single.
 
-Exactly once: 1 and 2 are one transaction. The upsert is for what no batch number knows: another checkpoint that
-computes the same windows again replaces its rows instead of doubling them.
+Exactly once: 1 and 2 are one transaction. The upsert is for another checkpoint that computes the same windows again: it
+replaces the rows instead of doubling them.
 
-A table is made where there is none, unless `create = false`; its key is UNIQUE NULLS NOT DISTINCT (PostgreSQL 15),
-since NULL is a group. With `query_column` the query's name is a column too and part of the key, so that several queries
-with equal columns can share a table. A connection stays open between batches; a lost one is made again, once.
+A missing table is created, unless `create = false`. Its key is UNIQUE NULLS NOT DISTINCT (PostgreSQL 15), because NULL
+is a group. With `query_column` the query's name is a column and part of the key, so that several queries with equal
+columns can share a table. A connection stays open between batches; a lost one is replaced, once.
 
 The character U+0000, which PostgreSQL's texts cannot hold, becomes U+FFFD.
 """
@@ -74,7 +74,7 @@ class JdbcSinks:
             self._session(database).write(batch_id, rows)
 
     def _session(self, database: Database) -> DatabaseSession:
-        # Here, since psycopg may be missing; `check` says so before.
+        # Imported here, because psycopg may be missing, which `check` reports.
         from panewise.spark.sinks.jdbc_session import DatabaseSession
 
         if database not in self._sessions:

@@ -1,7 +1,7 @@
-"""Where a PostgreSQL sink writes to, from its options; what is secret stays out of every message.
+"""Where a PostgreSQL sink writes to, from its options. Secrets are in no message.
 
 A password comes from the option `password`, from the environment variable that `password_env` names, from the URL, or
-from where libpq looks itself (PGPASSWORD, ~/.pgpass).
+from libpq's own places (PGPASSWORD, ~/.pgpass).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPTIONS = (
     ConnectorOption("url", text),
     ConnectorOption("table", text),
     ConnectorOption("user", text, None),
-    # Whatever it is: a message about a wrong value would show it.
+    # Any text is accepted: a message about a wrong value would show it.
     ConnectorOption("password", str, None),
     ConnectorOption("password_env", text, None),
     ConnectorOption("create", boolean, True),
@@ -34,10 +34,10 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Database:
-    """One database, as one user; sinks of equal ones share a connection and a transaction."""
+    """One database, as one user. Sinks with equal databases share a connection and a transaction."""
 
     connection_text: str = field(repr=False)
-    # Where the batches that have been written are kept.
+    # The table that has the last batch of each sink.
     batches_table: tuple[str, ...]
 
     def hidden(self, message: object) -> str:
@@ -71,7 +71,7 @@ class Destination:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row; none where nothing does."""
+        """The columns that identify a row; empty if rows have no key."""
         if not self.target.keyed:
             return ()
         return (self.query_column, *self.target.key_columns) if self.query_column else self.target.key_columns
@@ -152,7 +152,7 @@ def _connection_text(target: SinkTarget, values: dict[str, object]) -> str:
             url, application_name="panewise", **{name: str(value) for name, value in given.items() if value is not None}
         )
     except ProgrammingError:
-        # Without libpq's message, which may quote the URL and the password in it.
+        # The message leaves out libpq's own, which may quote the URL with the password.
         raise ConnectorError(
             f"the url of {target.owner} is not one that libpq understands",
             hint="postgresql://host:5432/database?sslmode=require, user and password as options",

@@ -1,6 +1,6 @@
-"""Batches into one PostgreSQL database, each in one transaction; `jdbc` says how that is exactly once.
+"""Writes batches to one PostgreSQL database, each in one transaction; `jdbc` says why that is exactly once.
 
-Rows go as CSV, which Arrow writes without making a Python object of any value. Three round trips per sink.
+Rows are sent as CSV, which Arrow writes without Python objects for values. Cost: three round trips for each sink.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from panewise.spark.sinks.sink_part_files import exists_already
 
 Rows = Sequence[tuple[Destination, pa.Table]]
 
-# Only makers of tables take this lock, so that two of them do not both find a table missing.
+# Taken while tables are created, so that two sessions do not create the same one.
 _CREATION_LOCK = 0x70616E6577697365
 _comma = sql.SQL(", ")
 
 
 class DatabaseSession:
-    """A connection that is made when it is needed, and what is known to exist on its other end."""
+    """A connection that is opened when it is needed, and the tables that are known to exist there."""
 
     def __init__(self, database: Database, checkpoint_id: str) -> None:
         self._database = database
         self._checkpoint_id = checkpoint_id
         self._connection: Connection[Any] | None = None
-        self._ready: set[tuple[str, ...]] = set()  # tables that are there
+        self._ready: set[tuple[str, ...]] = set()  # tables that exist
         self._stages: dict[str, tuple[str, ...]] = {}  # temporary tables, by sink
 
     def prepare(self, places: Sequence[Destination], first_batch: int) -> None:
@@ -44,7 +44,7 @@ class DatabaseSession:
         self._transact(partial(self._write, batch_id, rows))
 
     def close(self) -> None:
-        """Forgets the connection, and with it all that a transaction which failed may not have left behind."""
+        """Closes the connection, and forgets its tables, which a failed transaction may not have created."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
@@ -52,7 +52,7 @@ class DatabaseSession:
         self._stages.clear()
 
     def _transact(self, step: Callable[[Cursor[Any]], None]) -> None:
-        """Runs the step in a transaction; where the connection was lost, once more in another one."""
+        """Runs the step in a transaction; if the connection is lost, once more on a new connection."""
         for last in (False, True):
             connection = self._connected()
             try:
@@ -63,7 +63,7 @@ class DatabaseSession:
                 lost = connection.closed
                 self.close()
                 if last or not lost:
-                    # The cause is left out: its traceback holds the connection's text.
+                    # Without the cause, whose traceback has the connection's text.
                     raise ConnectorError(f"PostgreSQL refuses: {self._database.hidden(error)}") from None
             except BaseException:
                 self.close()
@@ -106,7 +106,7 @@ class DatabaseSession:
                 self._put(place, table, cursor)
 
     def _moved_forward(self, batch_id: int, sinks: list[str], cursor: Cursor[Any]) -> set[str]:
-        """The sinks that do not have the batch yet; from now on, if the transaction is committed, they have."""
+        """Notes the batch for the sinks that do not have it yet, and returns these sinks."""
         moved = _statement(
             "INSERT INTO {} AS known (checkpoint, sink, batch_id) "
             "SELECT %s, sink, %s FROM unnest(%s::text[]) AS given (sink) "
@@ -114,7 +114,7 @@ class DatabaseSession:
             "WHERE known.batch_id < excluded.batch_id RETURNING sink",
             self._database.batches_table,
         )
-        # In one order for all who write: two drivers cannot lock each other's rows crosswise.
+        # Sorted, so that two drivers lock rows in the same order and cannot deadlock.
         cursor.execute(moved, (self._checkpoint_id, batch_id, sorted(sinks)))
         return {name for (name,) in cursor.fetchall()}
 
@@ -132,7 +132,7 @@ class DatabaseSession:
         cursor.execute(upsert)
 
     def _stage(self, place: Destination, cursor: Cursor[Any]) -> tuple[str, ...]:
-        """The sink's temporary table, empty at the beginning of every transaction."""
+        """The sink's temporary table, which is empty at the beginning of every transaction."""
         stage = self._stages.get(place.target.name)
         if stage is None:
             stage = ("pg_temp", f"panewise_{len(self._stages)}")
@@ -179,7 +179,7 @@ class DatabaseSession:
 
 
 def csv_bytes(table: pa.Table, place: Destination) -> bytes:
-    """The rows as PostgreSQL reads CSV: every value in quotes, and NULL as nothing."""
+    """The rows as CSV for PostgreSQL: every value in quotes, and NULL as an empty field."""
     columns = [_printable(column) for column in table.columns]
     if place.query_column:
         columns.insert(0, pa.chunked_array([pa.repeat(place.target.query, table.num_rows)]))
@@ -199,14 +199,14 @@ def _printable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_there(table: tuple[str, ...], cursor: Cursor[Any]) -> bool:
-    # CREATE TABLE IF NOT EXISTS would want the right to create also where the table exists.
+    # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
     cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (sql.Identifier(*table).as_string(cursor.connection),))
     found = cursor.fetchone()
     return found is not None and bool(found[0])
 
 
 def _check_key(place: Destination, cursor: Cursor[Any]) -> None:
-    """Refuses a table whose unique constraints do not fit the results' key."""
+    """Refuses a table that has no unique constraint on the key of the results."""
     cursor.execute(
         "SELECT array_agg(attname ORDER BY attname) FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND "
         "attnum = ANY (indkey) WHERE indrelid = %s::regclass AND indisunique AND indpred IS NULL GROUP BY indexrelid",
@@ -221,7 +221,7 @@ def _check_key(place: Destination, cursor: Cursor[Any]) -> None:
 
 
 def _columns(place: Destination) -> sql.Composed:
-    # The types are ours, not the user's.
+    # The types come from `column_type`, so they need no quoting.
     return _comma.join(sql.Identifier(name) + sql.SQL(f" {type}") for name, type in place.columns)
 
 
@@ -230,7 +230,7 @@ def _assignments(names: list[str]) -> sql.Composed:
 
 
 def _statement(template: str, *names: str | tuple[str, ...] | list[str]) -> sql.Composed:
-    """The template with each `{}` filled: a tuple is one qualified name, a list is names between commas."""
+    """Fills each `{}` of the template: a tuple is one qualified name, a list is names separated by commas."""
     filled: list[sql.Composable] = []
     for given in names:
         if isinstance(given, list):

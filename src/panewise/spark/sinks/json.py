@@ -1,9 +1,9 @@
-"""JSON sinks: one object per line, in a folder with a part file per batch or in a single file.
+"""JSON sinks: one object per line, in a folder with a part file for each batch, or in a single file.
 
-A path that ends in `.json`, `.jsonl` or `.ndjson` is one file, any other is a folder; values look as in the embedded
-engine. Exactly once: parts as in `part_files`. The single file is preceded by a note beside it, which names the batch
-and the file's length before it: a batch that comes again cuts the file back to that length. So a reader of a single
-file may see rows go and come again; a reader of a folder never does.
+A path that ends in `.json`, `.jsonl` or `.ndjson` is one file, any other is a folder. Values are written as in the
+embedded engine. Exactly once: for parts see `sink_part_files`. A single file has a note beside it, written before each
+batch, with the batch and the file's length before it. A batch that is repeated cuts the file back to that length. So a
+reader of a single file may see rows disappear and come again; a reader of a folder never does.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def _write_lines(table: pa.Table, path: Path) -> None:
 
 
 class NotedFile:
-    """A file that grows batch by batch, and the note of where its last batch begins."""
+    """A file that grows batch by batch, and the note that says where its last batch begins."""
 
     def __init__(self, target: SinkTarget, path: Path, checkpoint_id: str) -> None:
         self.path = path
         self._target = target
         self._checkpoint_id = checkpoint_id
-        # The embedded engine and other readers pass over names that begin with a dot.
+        # Readers, the embedded engine too, skip names that begin with a dot.
         self._note = path.with_name(f".{path.name}.batch")
 
     def prepare(self, existing: str, first_batch: int) -> None:
@@ -106,7 +106,7 @@ class NotedFile:
 
     def _append(self, start: int, content: bytes) -> None:
         with self.path.open("ab") as file:
-            # Never longer: the file may have been taken away since.
+            # The file must not grow here: it may have been removed since.
             os.truncate(file.fileno(), min(start, self._length()))
             file.write(content)
 

@@ -2,18 +2,19 @@
 
 Through confluent-kafka, exactly once for readers with `isolation.level = read_committed`:
 
-    1  note where each topic ends, and the batch's number, as committed offsets of a group of the checkpoint's own
-    2  one transaction with the batch's messages for all sinks of the cluster; each carries the batch in a header
-    3  a batch that comes again is the noted one: look from the noted offsets on for a message with its header.
-       One is enough, since a transaction is whole or nothing: found, the batch is skipped; not found, 2 runs again
+    1  Note where each topic ends, and the batch's number, as committed offsets of a consumer group of the checkpoint. 2
+    Write the batch's messages for all sinks of the cluster in one transaction; each message has the batch in a header.
+    3  If a batch is repeated, search from the noted offsets for a message with its header. One message is enough,
+    because
+       transactions are atomic: if there is one, the batch is skipped; otherwise step 2 runs again.
 
-The transactional id is fixed by checkpoint and cluster: a new producer ends the transaction that a dead one left open
-before 3 looks, and shuts out a driver that was believed dead. The note lives as long as the brokers keep offsets of a
-group without members (`offsets.retention.minutes`, seven days unless told otherwise): a pipeline that is restarted
-later than that after a crash may write its last batch twice.
+The transactional id is fixed by checkpoint and cluster. So a new producer ends the open transaction of a dead one
+before step 3, and fences a driver that was believed dead. The note is kept as long as the brokers keep offsets of a
+group without members (`offsets.retention.minutes`, by default seven days): a pipeline that is restarted later than that
+after a crash may write its last batch twice.
 
-Without confluent-kafka, through Spark's own writer where the session has its jar: at least once. After a crash the
-last batch may come twice, and the header, equal in both, tells them apart from others. (Not tested: no jar here.)
+Without confluent-kafka, Spark's own writer is used if the session has its jar: at least once. After a crash the last
+batch may be written twice; both copies have the same header. (Not tested: no jar here.)
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class KafkaSinks:
                 raise ConnectorError(f"{target.owner} needs confluent-kafka", hint=HOW_TO_GET)
 
     def prepare(self, targets: Sequence[SinkTarget], first_batch: int) -> None:
-        """Nothing: a topic is appended to, and made by the broker or its owner."""
+        """Does nothing: topics are appended to, and the broker or its owner creates them."""
 
     def write(self, batch_id: int, tables: Tables, spark: SparkSession | None) -> None:
         by_cluster: dict[Cluster, list[tuple[str, SinkTarget, pa.Table]]] = {}
@@ -80,12 +81,12 @@ class KafkaSinks:
                 continue
             writer = self._writers.pop(cluster, None) or TransactionalWriter(cluster, self._identity(cluster))
             writer.write(batch_id, self._header(batch_id), written)
-            # Only now: one that failed may be shut out for good, and is not used again.
+            # Kept only after success: a writer that has failed may be fenced for good.
             self._writers[cluster] = writer
 
     def _identity(self, cluster: Cluster) -> str:
-        """The transactional id; two producers with one id would shut each other out, so each cluster has its own."""
-        # Brokers know the id from earlier runs, so the words in it stay, whatever is renamed in the code.
+        """The transactional id, one for each cluster: two producers with the same id would fence each other."""
+        # Brokers know the id from earlier runs, so its words must stay, whatever is renamed in the code.
         text = (
             f"Cluster(bootstrap={cluster.bootstrap!r}, properties={cluster.properties!r}, "
             f"properties_file={cluster.properties_file!r})"
@@ -97,7 +98,7 @@ class KafkaSinks:
 
 
 class TransactionalWriter:
-    """Writes batches to one cluster, each in one transaction, and recognises one that is there already."""
+    """Writes batches to one cluster, each in one transaction, and skips a batch that is there already."""
 
     def __init__(self, cluster: Cluster, identity: str) -> None:
         from confluent_kafka import Consumer, KafkaException, Producer
@@ -123,7 +124,7 @@ class TransactionalWriter:
 
         topics = sorted({topic for topic, _, _ in written})
         try:
-            # What this object wrote itself needs no look at the cluster.
+            # A batch after the last one that this object wrote cannot be there already.
             if self._batch_last is None or batch_id <= self._batch_last:
                 noted = self._noted(batch_id, topics)
                 if self._holds(header, noted):
@@ -165,7 +166,7 @@ class TransactionalWriter:
         return [TopicPartition(topic, number) for topic in topics for number in partitions_of(self._producer, topic)]
 
     def _note(self, batch_id: int, topics: list[str]) -> None:
-        """Keeps where the topics end, and that `batch_id` comes next."""
+        """Commits the ends of the topics as offsets, with `batch_id` as the next batch."""
         from confluent_kafka import TopicPartition
 
         noted = []
@@ -175,12 +176,12 @@ class TransactionalWriter:
         self._consumer.commit(offsets=noted, asynchronous=False)
 
     def _noted(self, batch_id: int, topics: list[str]) -> list[TopicPartition]:
-        """Where the topics ended before the batch, where it has been begun."""
+        """The ends of the topics before the batch; empty if the batch was not begun before."""
         found = self._consumer.committed(self._partitions(topics), timeout=TIMEOUT_SECONDS)
         return [partition for partition in found if partition.offset >= 0 and partition.metadata == str(batch_id)]
 
     def _holds(self, header: bytes, noted: list[TopicPartition]) -> bool:
-        """Whether a committed message with the header stands at or after the noted offsets."""
+        """Whether there is a committed message with the header at or after the noted offsets."""
         from confluent_kafka import KafkaError, KafkaException
 
         if not noted:

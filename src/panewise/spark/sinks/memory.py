@@ -1,7 +1,7 @@
 """Memory sinks, for tests: tables kept in this process, by the name of the sink.
 
-`rows(name)` is all that has been written, in the order of batches. Once per batch as long as the process lives; with
-it everything goes. Through Spark Connect the process is the server's.
+`rows(name)` is all that has been written, in the order of batches. A batch is written once as long as the process
+lives; the tables end with it. Through Spark Connect it is a process of the server.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-# By sink, then by (checkpoint, batch). Shared by all pipelines of the process: that is the sink's purpose.
+# By sink, then by (checkpoint, batch). All pipelines of the process share them.
 _tables: dict[str, dict[tuple[str, int], pa.Table]] = {}
 _schemas: dict[str, pa.Schema] = {}
 
 
 def rows(name: str) -> pa.Table:
-    """What the sink of that name has been given so far."""
+    """All rows that the sink of that name has got so far."""
     import pyarrow as pa
 
     if name not in _tables:
         raise ConnectorError(f"there is no memory sink '{name}' in this process", hint=did_you_mean(name, _tables))
-    # One copy of the dict: a pipeline may be writing in another thread.
+    # A copy of the dict, because a pipeline may write in another thread.
     return pa.concat_tables([_schemas[name].empty_table(), *dict(_tables[name]).values()])
 
 
 def forget(name: str) -> None:
-    """Frees what the sink holds."""
+    """Frees the rows of the sink."""
     _tables.pop(name, None)
     _schemas.pop(name, None)
 

@@ -1,8 +1,8 @@
-"""Parquet sinks: a folder per sink, a part file per batch that has rows for it.
+"""Parquet sinks: a folder for each sink, with a part file for each batch that has rows.
 
-Exactly once: see `part_files`. Sinks are written one after the other: measured for 200 sinks of 100 rows on two
-cores, threads made it no faster, and the 0.13 s it took is mostly Arrow's own. A path that ends in `.parquet` is a
-folder too, as it is for Spark: a stream has no end at which one file could be complete.
+Exactly once: see `sink_part_files`. Sinks are written one after the other: for 200 sinks of 100 rows on two cores,
+threads were not faster than the 0.13 s that this took. A path that ends in `.parquet` is a folder too, as it is for
+Spark: a stream has no end at which one file could be complete.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What a sink on Spark is told, and what it promises.
+"""The contract of a kind of sinks: all sinks on Spark with one connector.
 
-One foreachBatch on the driver hands the results of a micro-batch to all sinks, as Arrow tables, those of one kind in
-one call of `write`. A micro-batch may be handed over again, whole and with the same content, after a crash at any
-point: within `write`, after it, or after some kinds have written and others have not. Every sink ends as if the
-batch had come once, or its module says what is less.
+One foreachBatch on the driver hands the results of a micro-batch to all sinks, as Arrow tables; sinks of one kind get
+them in one call of `write`. After a crash at any point (in `write`, after it, or between two kinds) a micro-batch may
+be handed over again, whole and with the same content. Every sink must end as if the batch had come once, or its module
+says what it guarantees instead.
 
-Batches are numbered by one checkpoint, from 0. `checkpoint_id` is that checkpoint's identity and stays the same over
-restarts; so (checkpoint_id, batch_id) names a batch for ever, also where several pipelines write to one place.
+A checkpoint numbers its batches from 0. `checkpoint_id` stays the same over restarts. So (checkpoint_id, batch_id)
+identifies a batch for ever, even if several pipelines write to one place.
 
-A kind keeps only caches (connections, producers) and what it was made with: any other process may go on with an
-equal object. It can be pickled at any time; caches stay behind.
+A kind keeps only its arguments and caches (connections, producers), so another process may go on with an equal object.
+It can be pickled at any time, without its caches.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-# What the console sink prints with: title, table, and the greatest number of rows to show.
+# Prints a table for the console sink: title, table, and the greatest number of rows to show.
 PrintTable = Callable[[str, "pa.Table", int], None]
 
 
 @dataclass(frozen=True)
 class SinkTarget:
-    """One sink. `time_column` with `group_columns` identifies a row where `keyed` says so.
+    """One sink. If `keyed`, `time_column` and `group_columns` identify a row.
 
-    Rows of a change log, of a selection without aggregates and of a window that counts rows are not keyed: there two
-    rows may be equal.
+    Rows of a change log, of a selection without aggregates and of a window that counts rows are not keyed: two of them
+    may be equal.
     """
 
     name: str
     query: str
-    # Not in the representation: a password may be among them.
+    # Not in the representation, because they may have a password.
     options: Options = field(repr=False)
     schema: pa.Schema
     time_column: str
@@ -50,7 +50,7 @@ class SinkTarget:
 
     @property
     def owner(self) -> str:
-        """How messages begin."""
+        """The sink's name for error messages."""
         return f"sink '{self.name}'"
 
     @property
@@ -65,31 +65,31 @@ class SinkKind(Protocol):
     """All sinks with one connector."""
 
     def check(self, targets: Sequence[SinkTarget], spark: SparkSession | None = None) -> None:
-        """ConnectorError where an option is wrong or a package is missing. Changes nothing; called at any time.
+        """ConnectorError if an option is wrong or a package is missing. Changes nothing; called at any time.
 
-        With a session, what the session must bring is checked too.
+        With a session, also checks that the session has what the sinks need.
         """
 
     def prepare(self, targets: Sequence[SinkTarget], first_batch: int) -> None:
-        """Called when sinks begin, before the batch `first_batch`, which is the first that they may get.
+        """Called when sinks begin, before `first_batch`, the first batch that they may get.
 
-        Applies `existing`: what this checkpoint wrote from `first_batch` on is a batch that will come again, all else
-        is the result of an earlier run. Called again where the pipeline died before that batch was complete, never
-        for a sink that goes on after a restart.
+        Applies `existing` to the results of earlier runs. What this checkpoint wrote from `first_batch` on is not such
+        a result: that batch will be repeated. Called again if the pipeline died before `first_batch` was complete, but
+        not for a sink that goes on after a restart.
         """
 
     def write(self, batch_id: int, tables: Tables, spark: SparkSession | None) -> None:
-        """The results of a batch; `prepare` need not have been called in this process. Empty tables write nothing."""
+        """Writes the results of a batch; empty tables write nothing. Another process may have called `prepare`."""
 
 
 def sink_target(sink: SinkDefinition, query: Query, schema: pa.Schema) -> SinkTarget:
-    """The target of a sink over the query that it reads, whose results have the schema."""
+    """The target of a sink; `query` is the query that it reads, `schema` that of the query's results."""
     groups, keyed = identifying_columns(query)
     return SinkTarget(sink.name, sink.source, sink.options, schema, event_time(query) or "", groups, keyed)
 
 
 def identifying_columns(query: Query) -> tuple[tuple[str, ...], bool]:
-    """The results' columns that are grouping keys, and whether a report has at most one row for their values."""
+    """The columns of the results that are grouping keys, and whether their values identify a row of a report."""
     if not isinstance(query, Select) or not query.aggregated:
         return (), False
     found = [next((item.name for item in query.items if item.expression == key), None) for key in query.group_by]

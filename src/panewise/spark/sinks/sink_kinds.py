@@ -1,4 +1,4 @@
-"""The kinds of sinks by the name of their connector."""
+"""Finds the kinds of sinks by their connectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sink_kinds(
 ) -> list[tuple[SinkKind, list[SinkTarget]]]:
     """The kinds that the targets need, each with its targets; ConnectorError for an unknown connector.
 
-    `print_table` is what a console sink prints with; through Spark Connect it must survive pickling.
+    Console sinks print with `print_table`, which must be picklable for Spark Connect.
     """
     by_connector: dict[str, list[SinkTarget]] = {}
     for target in targets:

@@ -1,10 +1,10 @@
 """Part files in a folder, named by checkpoint and batch: writing a batch again replaces its file.
 
-A part appears under its name when it is complete; until then a name with a leading dot holds it, which readers pass
-over. Renaming within a folder is atomic, so a process may die at any point. Files are not forced to the disk: what
-the file system loses when the machine itself fails is as lost as the files of Spark's own sinks.
+A part has a name with a leading dot, which readers skip, until it is complete. Renaming within a folder is atomic, so a
+process may die at any point. Files are not forced to the disk: like those of Spark's own sinks, they may be lost if the
+machine fails.
 
-Part names sort by batch, and those of another checkpoint or of the embedded engine never clash with ours.
+Part names sort by batch, and do not clash with those of another checkpoint or of the embedded engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from panewise.spark.sinks.sink_kind import SinkTarget
 
 
 class PartFolder:
-    """A folder that a sink writes parts with one ending to."""
+    """A folder in which a sink writes parts with one file ending."""
 
     def __init__(self, target: SinkTarget, path: Path, checkpoint_id: str, ending: str) -> None:
         self._target = target
@@ -28,7 +28,7 @@ class PartFolder:
         self._ending = ending
 
     def prepare(self, existing: str, first_batch: int) -> None:
-        """Makes the folder and judges or removes the parts of earlier runs, as `existing` says."""
+        """Creates the folder and, as `existing` says, keeps, refuses or removes the parts of earlier runs."""
         self._make()
         parts = parts_in(self._path, self._ending)
         earlier = [part for part in parts if not self._comes_again(part, first_batch)]
@@ -49,7 +49,7 @@ class PartFolder:
         unfinished.replace(part)
 
     def _part(self, batch_id: int) -> Path:
-        # The sink's name too: several sinks may share a folder.
+        # With the sink's name, because several sinks may share a folder.
         sink = quote(self._target.name, safe="")
         return self._path / f"part-{batch_id:010d}-{self._checkpoint_id}-{sink}{self._ending}"
 
@@ -62,7 +62,7 @@ class PartFolder:
 
 
 def local_path(written: object, target: SinkTarget) -> Path:
-    """The option `path` as a path of the driver's file system."""
+    """The option `path` as a local path of the driver; ConnectorError for other file systems."""
     path = str(written).removeprefix("file://")
     if "://" in path:
         raise ConnectorError(

@@ -1,1 +1,1 @@
-"""What Spark runs: stage 1 folds rows before the shuffle, stage 2 hosts the buckets behind it."""
+"""What Spark runs: stage 1 folds rows before the shuffle, stage 2 hosts the buckets after it."""

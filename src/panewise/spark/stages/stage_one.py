@@ -1,10 +1,10 @@
-"""Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each tree.
+"""Stage 1, in the Python workers before the shuffle: rows become partials, per slice and group, for each family.
 
-A task reads its part of a micro-batch once, judges every row once (bad, late or good), folds the good ones into every
-tree of the stream, and ends with one packet per bucket; a packet without partials or rows is a heartbeat. Rows go whole
-only to row fragments, each to the bucket of its key where there are several, in the order in which they came. The trees
-stay in the worker from task to task: what is kept is the table of groups, never a row. Where the stream is archived its
-good rows are staged in files, whose names go to the driver.
+A task reads its part of a micro-batch once and judges every row once: bad, late or good. It folds good rows into every
+family of the stream and sends one packet to each bucket; a packet without partials or rows tells how far the stream has
+come. To row fragments rows go whole, in the order in which they came, each to the bucket of its key. A worker keeps the
+families from task to task: their table of groups, but no row. If the stream is archived, good rows are also staged in
+files, whose names go to the driver.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from panewise.operators.shared_fold.shared_fold import SharedFold
 from panewise.plan.expressions.evaluate import compiled
 from panewise.spark.archives.archive_staging import TaskStaging
 from panewise.spark.buckets.bucket import Bucket
-from panewise.spark.ingest.inbox import Letter, read_letter
-from panewise.spark.ingest.row_decoders import Door, Place, Wanted
+from panewise.spark.ingest.inbox import InboxMessage, read_message
+from panewise.spark.ingest.row_decoders import Place, RowDecoder, Wanted
 from panewise.spark.program.bucket_keys import bucket_keys
 from panewise.spark.program.program import METER, Program
 from panewise.spark.program.reference import Reference
-from panewise.spark.program.version import Fragment, PlannedTree
+from panewise.spark.program.version import Fragment, PlannedFamily
 from panewise.spark.tasks.packing import BAD, LATE, PACKED, Packet
 from panewise.spark.tasks.stream_limits import extent_of, limit_of
 from panewise.spark.tasks.worker import BatchTask, task_of
@@ -43,10 +43,10 @@ Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ORDINALS_PER_SOURCE = 1 << 32
 INBOX_SOURCE = 0
 KEPT = "__panewise_keeps_"
-ASIDE_MAX = 10_000  # late or bad rows that a task hands on for people to look at; all are counted
+ASIDE_MAX = 10_000  # late or bad rows that a task hands on for people to see; all are counted
 
 
-def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> Stage:
+def fold_stage(reference: Reference, stream: str, source: int, decoder: RowDecoder) -> Stage:
     """The function that Spark maps over the batches of one stream."""
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,41 +55,42 @@ def fold_stage(reference: Reference, stream: str, source: int, door: Door) -> St
             return
         task = task_of(reference)
         if stream not in task.version.streams:
-            return  # it has been dropped; its source goes with the next start
+            return  # the stream was dropped; the next start removes its source
         reader = StreamTask(task, stream)
-        for piece in door.pieces(first, reader.wanted):
+        for piece in decoder.pieces(first, reader.wanted):
             reader.take(piece)
         for batch in batches:
-            for piece in door.pieces(batch, reader.wanted):
+            for piece in decoder.pieces(batch, reader.wanted):
                 reader.take(piece)
         yield from packed_rows(reader.packets(), source * ORDINALS_PER_SOURCE + task.partition)
 
     return fold
 
 
-def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> Stage:
-    """The function that Spark maps over names of files, `source, path`: those of streams, and the letters of the inbox.
+def path_stage(reference: Reference, files: Mapping[int, tuple[str, RowDecoder]]) -> Stage:
+    """The function that Spark maps over `source, path`: names of files of streams, and messages of the inbox.
 
-    One function for all of them: a source without news then costs no task. `files`: stream and door by source.
+    There is one function for all sources, so that a source without news costs no task. `files` has the stream and the
+    decoder of each source.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: BatchTask | None = None
         readers: dict[int, StreamTask] = {}
-        come_to: dict[str, Extent] = {}
+        extents: dict[str, Extent] = {}
         for batch in batches:
             task = task or task_of(reference)
             sources, paths = (column.to_pylist() for column in batch.columns)
             for path in sorted(path for source, path in zip(sources, paths, strict=True) if source == INBOX_SOURCE):
-                letter = read_letter(reference.folder, path.rpartition("/")[2])
-                yield from packed_rows(_letter_packets(task, letter, come_to), letter.number)
+                message = read_message(reference.folder, path.rpartition("/")[2])
+                yield from packed_rows(_message_packets(task, message, extents), message.number)
             for source in dict.fromkeys(sources):
-                stream, door = files.get(source, ("", None))
-                if door is None or stream not in task.version.streams:
-                    continue  # the inbox, or a stream that has been dropped: its source goes with the next start
+                stream, decoder = files.get(source, ("", None))
+                if decoder is None or stream not in task.version.streams:
+                    continue  # the inbox, or a dropped stream, whose source the next start removes
                 reader = readers.setdefault(source, StreamTask(task, stream))
                 own = batch.filter(pa.array([other == source for other in sources])).select(["path"])
-                for piece in door.pieces(own, reader.wanted):
+                for piece in decoder.pieces(own, reader.wanted):
                     reader.take(piece)
         for source, reader in readers.items():
             assert task is not None
@@ -98,17 +99,19 @@ def path_stage(reference: Reference, files: Mapping[int, tuple[str, Door]]) -> S
     return read
 
 
-def _letter_packets(task: BatchTask, letter: Letter, come_to: dict[str, Extent]) -> Iterator[tuple[int, Packet]]:
-    """`come_to`: how far the letters before this one have brought each stream."""
-    yield program_key(task.program, METER), Packet(METER, 0, "", letter=letter.number)
-    if letter.stream is None:
-        yield from _control_packets(task, letter.content)
-    elif letter.stream in task.version.streams:
-        # A task per letter: its number, not the partition that Spark has put it into, says when it came.
-        reader = StreamTask(task, letter.stream, come_to.get(letter.stream))
-        for batch in letter.content:
+def _message_packets(
+    task: BatchTask, message: InboxMessage, extents: dict[str, Extent]
+) -> Iterator[tuple[int, Packet]]:
+    """`extents` is how far the messages before this one have brought each stream; it is updated."""
+    yield program_key(task.program, METER), Packet(METER, 0, "", message=message.number)
+    if message.stream is None:
+        yield from _control_packets(task, message.content)
+    elif message.stream in task.version.streams:
+        # One task for each message: its number, and not the partition that Spark chose, gives the order.
+        reader = StreamTask(task, message.stream, extents.get(message.stream))
+        for batch in message.content:
             reader.take(batch)
-        come_to[letter.stream] = reader.come_to
+        extents[message.stream] = reader.extent
         yield from reader.packets()
 
 
@@ -157,7 +160,7 @@ def program_key(program: Program, number: int) -> int:
 class StreamTask:
     """One task's part of one stream's micro-batch."""
 
-    def __init__(self, task: BatchTask, stream: str, come_to: Extent | None = None) -> None:
+    def __init__(self, task: BatchTask, stream: str, extent: Extent | None = None) -> None:
         self._task = task
         self._stream = stream
         program, version = task.program, task.version
@@ -169,18 +172,22 @@ class StreamTask:
         self._keep_late = dict(options).get("late") == "keep"
         marks = task.marks.of(stream)
         self._watermark = marks.watermark(definition.delay_us)
-        self.come_to = extent_of(task.marks, stream).put_together(come_to or Extent())  # how far the stream has come
+        self.extent = extent_of(task.marks, stream).put_together(
+            extent or Extent()
+        )  # how far the stream has come, in the view of this task
         self._limit = limit_of(program, version, task.marks, stream, task.clock())
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)
-        self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.tree]
-        # The trees of all fragments: the rows of the stream are folded in one place.
-        self._trees = [tree for _, bucket in self._buckets for tree in bucket.trees.values()]
-        # Of this task alone: what a task that failed has left in it would be counted again.
+        self._buckets = [(f, _folding(task, f)) for f in self._fragments if f.is_folded]
+        # The families of all fragments, because rows may be folded once for several of them.
+        self._families = [family for _, bucket in self._buckets for family in bucket.families.values()]
+        # Made for this task alone: rows left in it by a failed task would be counted again.
         self._shared = SharedFold() if program.sharing != "none" else None
-        planned = (tree for fragment, _ in self._buckets for tree in program.trees_in(version, fragment))
-        self._selections = {kept_column(tree): tree.shape.where for tree in planned if tree.shape.where is not None}
-        self._whole = [f for f in self._fragments if not f.tree]
+        planned = (family for fragment, _ in self._buckets for family in program.families_in(version, fragment))
+        self._selections = {
+            kept_column(family): family.shape.where for family in planned if family.shape.where is not None
+        }
+        self._whole = [f for f in self._fragments if not f.is_folded]
         self._batches: list[pa.RecordBatch] = []  # for row fragments
         self._staging = TaskStaging(task.folder, task.batch) if stream in version.archived_streams else None
         self._counts = Packet(METER, 0, stream)
@@ -189,7 +196,7 @@ class StreamTask:
         self._bad: list[tuple[str, str]] = []
 
     def take(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
-        """Rows as the source gave them."""
+        """Takes rows as the source gave them."""
         before = self._read
         try:
             self._take_all(piece)
@@ -198,7 +205,7 @@ class StreamTask:
             if not place.file:
                 raise
             if error.row is not None:
-                error.row -= before  # which counts the rows of the task
+                error.row -= before  # the row's number in the task becomes its number in the piece
             raise error.of_file(place.file, place.rows_before) from error
 
     def _take_all(self, piece: pa.RecordBatch | list[dict[str, Any]]) -> None:
@@ -218,9 +225,9 @@ class StreamTask:
         plain = batch.drop_columns(selected) if selected else batch
         has_all = len(plain.schema.names) >= len(self.wanted.whole.schema)
         intake = self._intake(self.wanted.whole if has_all else self.wanted.needed)
-        judged = intake.accepted(plain, self._skip, self._read, self._limit, self.come_to)
-        good, times, bad, self.come_to = judged
-        # What Spark has selected already, as long as its rows are all still there.
+        judged = intake.accepted(plain, self._skip, self._read, self._limit, self.extent)
+        good, times, bad, self.extent = judged
+        # Spark has evaluated these WHERE clauses already; usable only if no row was removed.
         known = [name for name in selected if name in self._selections and not bad]
         masks = {self._selections[name]: flags(batch.column(name)) for name in known}
         self._read += batch.num_rows
@@ -251,15 +258,15 @@ class StreamTask:
             self._staging.take(_plain(rows.batch, intake.arrow), rows.times)
 
     def _fold(self, rows: Rows, masks: Mapping[Expression, NDArray[np.bool_]]) -> None:
-        """Rows enter all trees; `masks` says of some WHERE clauses which rows they keep."""
+        """Folds rows into all families; `masks` has the rows that some WHERE clauses keep."""
         if self._shared is not None:
-            self._shared.fold(rows, self._trees, masks)
+            self._shared.fold(rows, self._families, masks)
             return
-        for tree in self._trees:
-            tree.fold(rows, None if tree.where is None else masks.get(tree.where))
+        for family in self._families:
+            family.fold(rows, None if family.where is None else masks.get(family.where))
 
     def packets(self) -> Iterator[tuple[int, Packet]]:
-        """What goes to each bucket; the meter gets the counts."""
+        """The packets for each bucket, with their keys; the meter gets the counts."""
         program, counts = self._task.program, self._counts
         if self._shared is not None:
             self._shared.settle()
@@ -270,14 +277,14 @@ class StreamTask:
             if rows is not None:
                 yield program_key(program, METER), Packet(METER, 0, self._stream, aside=kind, batch=rows)
         for fragment, bucket in self._buckets:
-            yield from self._tree_packets(fragment, bucket)
+            yield from self._family_packets(fragment, bucket)
         if self._whole:
             tables = pa.Table.from_batches(self._batches).combine_chunks().to_batches() if self._batches else []
             for fragment in self._whole:
                 yield from self._row_packets(fragment, tables[0] if tables else None)
 
     def _row_packets(self, fragment: Fragment, rows: pa.RecordBatch | None) -> Iterator[tuple[int, Packet]]:
-        """One for each bucket, also where it gets no rows: it must learn how far the stream has come."""
+        """One packet for each bucket, also for those without rows: they must learn how far the stream has come."""
         parts: list[pa.RecordBatch | None] = [rows] * fragment.buckets
         if rows is not None and fragment.exchanged_by:
             by = fragment.exchanged_by[fragment.streams.index(self._stream)]
@@ -287,18 +294,18 @@ class StreamTask:
             packet.batch = part
             yield key, packet
 
-    def _tree_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
-        """One for each bucket, with its part of the partials of every tree."""
+    def _family_packets(self, fragment: Fragment, bucket: Bucket) -> Iterator[tuple[int, Packet]]:
+        """One packet for each bucket, with its part of the partials of every family."""
         failed = bucket.take_failures()
         notes: dict[str, int] = {}
         parts: list[dict[int, pa.RecordBatch]] = [{} for _ in range(fragment.buckets)]
-        for number, tree in bucket.trees.items():
+        for number, family in bucket.families.items():
             if not fragment.keys:
-                notes |= tree.take_notes()
-            partials = tree.take_partials()
+                notes |= family.take_notes()
+            partials = family.take_partials()
             if partials is None:
                 continue
-            columns = self._task.program.trees[number].key_columns
+            columns = self._task.program.families[number].key_columns
             for own, part in zip(parts, split_by_bucket(partials, columns, fragment.buckets), strict=True):
                 if part is not None:
                     own[number] = part
@@ -323,13 +330,13 @@ class StreamTask:
         return pa.record_batch({"row": pa.array(rows, pa.string()), "reason": pa.array(reasons, pa.string())})
 
 
-def kept_column(tree: PlannedTree) -> str:
-    """The column by which Spark says which rows the tree's WHERE keeps; one for all trees with the same."""
-    return f"{KEPT}{tree.selection}"
+def kept_column(family: PlannedFamily) -> str:
+    """The column in which Spark says which rows the WHERE of a family keeps; one for all families with equal WHERE."""
+    return f"{KEPT}{family.selection}"
 
 
 def _folding(task: BatchTask, fragment: Fragment) -> Bucket:
-    """The worker's own trees of a fragment, brought to the task's version."""
+    """The worker's own families of a fragment, brought to the task's version."""
     key = ("folding", fragment.number)
     kept: Bucket | None = task.kept.get(key)
     if kept is None or kept.version > task.version.number or not kept.go_on_in(task.program):
@@ -340,5 +347,5 @@ def _folding(task: BatchTask, fragment: Fragment) -> Bucket:
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Without dictionaries, so that batches fit together."""
+    """The batch without dictionaries, so that batches can be concatenated."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)

@@ -1,9 +1,9 @@
-"""Stage 2, behind the shuffle: one stateful operator hosts the buckets of every fragment.
+"""Stage 2, after the shuffle: one stateful operator hosts the buckets of every fragment.
 
-Per micro-batch a bucket gets the packets of all tasks (`bucket_step.py`). The key is the bucket's, the payload packed,
-so Spark's plan and the state's schema stay the same whatever queries come and go.
+In a micro-batch a bucket gets the packets of all tasks (`bucket_step.py`). Rows have the bucket's key and a packed
+payload, so Spark's plan and the state's schema do not depend on the queries.
 
-This module imports next to nothing: with every start Spark loads it in a process of its own, only to ask for the state.
+This module imports little: at every start Spark loads it in a separate process, only to ask for the state variables.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ HEAD = -1  # the head's number among the pages
 
 
 class FragmentProcessor(StatefulProcessor):
-    """What Spark calls per bucket and micro-batch."""
+    """Spark calls it for each bucket in each micro-batch. The signatures are dictated by StatefulProcessor."""
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        # One variable, its schemas as objects: each variable costs a task 100 ms, each schema in words 10 ms.
+        # Each state variable costs a task 100 ms, each schema as text 10 ms: hence one variable, with schema objects.
         number, data = StructType().add("number", LongType()), StructType().add("data", BinaryType())
         self._pages = handle.getMapState("pages", number, data)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Spark's names."""
         import pandas as pd
 
         from panewise.spark.buckets.bucket_step import bucket_outputs
@@ -56,7 +55,7 @@ class FragmentProcessor(StatefulProcessor):
 
 
 class SparkStore:
-    """See `bucket_head.Store`. Every call is a message to the JVM of 0.1 to 0.3 ms: few large pages."""
+    """A `bucket_head.Store` in Spark's state. Every call is a message to the JVM, which takes 0.1 to 0.3 ms."""
 
     def __init__(self, pages: Any) -> None:
         self._pages = pages

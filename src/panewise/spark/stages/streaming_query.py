@@ -1,4 +1,4 @@
-"""The streaming query that Spark runs: sources through stage 1, united, exchanged by bucket, through stage 2."""
+"""The streaming query that Spark runs: sources, stage 1, a union, an exchange by bucket, stage 2."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from panewise.catalog import StreamDefinition
 from panewise.plan.expressions.spark_sql import to_spark_sql
 from panewise.schema import Schema
-from panewise.spark.ingest.row_decoders import Door, FileDoor, FrameDoor
+from panewise.spark.ingest.row_decoders import FileDecoder, FrameDecoder, RowDecoder
 from panewise.spark.ingest.stream_sources import INBOX, connector_of, source_frame, source_name
 from panewise.spark.program.program import Program
 from panewise.spark.program.reference import Reference
@@ -30,28 +30,28 @@ def output_frame(
     named: bool,
     first: int,
 ) -> DataFrame:
-    """Packed results as a streaming DataFrame.
+    """The streaming DataFrame of packed results.
 
-    `frames` are the user's own, by stream name; `named`: sources have names; `first` is the version of the next
-    micro-batch, which may be older than the newest where one is to be replayed.
+    `frames` are the user's own DataFrames, by stream name. `named`: Spark knows sources by name, not by order. `first`
+    is the version of the next micro-batch, which is not the newest if a micro-batch is to be replayed.
     """
     reader = spark.readStream.name("panewise_inbox") if named else spark.readStream
-    letters = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox"))
-    paths = letters.selectExpr(f"{INBOX_SOURCE} AS source", "path")
-    files: dict[int, tuple[str, Door]] = {}
+    messages = reader.format("binaryFile").schema(_LISTING).load(reference.folder.path("inbox"))
+    paths = messages.selectExpr(f"{INBOX_SOURCE} AS source", "path")
+    files: dict[int, tuple[str, RowDecoder]] = {}
     folded = []
     for number, (key, stream) in enumerate(read_streams(program, named, first).items(), INBOX_SOURCE + 1):
         needed = _needed(program, key, first)
         if stream.name.lower() in frames:
             frame = frames[stream.name.lower()].selectExpr(*_projection(program, key, needed))
-            door: Door = FrameDoor()
+            decoder: RowDecoder = FrameDecoder()
         else:
-            frame, door = source_frame(spark, stream, source_name(key) if named else None, needed)
-        if isinstance(door, FileDoor):
-            files[number] = key, door
+            frame, decoder = source_frame(spark, stream, source_name(key) if named else None, needed)
+        if isinstance(decoder, FileDecoder):
+            files[number] = key, decoder
             paths = paths.union(frame.selectExpr(f"{number} AS source", "path"))
         else:
-            folded.append(frame.mapInArrow(fold_stage(reference, key, number, door), PACKED_TYPE))
+            folded.append(frame.mapInArrow(fold_stage(reference, key, number, decoder), PACKED_TYPE))
     packed = paths.mapInArrow(path_stage(reference, files), PACKED_TYPE)
     for frame in folded:
         packed = packed.union(frame)
@@ -60,9 +60,9 @@ def output_frame(
 
 
 def read_streams(program: Program, named: bool, first: int) -> dict[str, StreamDefinition]:
-    """The streams that have a source of their own.
+    """The streams that have a source of their own, of the versions from `first` on.
 
-    Where sources have no names Spark knows them by their order: one that was there stays, read or not.
+    If Spark knows sources by their order, no source may be removed: then the streams of all versions.
     """
     found: dict[str, StreamDefinition] = {}
     for version in program.versions if not named else program.versions_from(first):
@@ -71,19 +71,19 @@ def read_streams(program: Program, named: bool, first: int) -> dict[str, StreamD
 
 
 def _projection(program: Program, stream: str, needed: Schema) -> list[str]:
-    """Stage 0 as Spark SQL: the columns that are needed, and per WHERE whether it keeps the row.
+    """What Spark SQL evaluates before stage 1: the needed columns, and for each WHERE whether it keeps the row.
 
-    A row that no WHERE keeps still moves the stream's time on, so none is left out here.
+    No row is left out here, because a row that no WHERE keeps still moves the stream's time.
     """
     columns = ["`" + column.name.replace("`", "``") + "`" for column in needed]
     version = program.newest
-    trees = [tree for f in program.fragments_over(version, stream) for tree in program.trees_in(version, f)]
-    selections = {kept_column(tree): tree.shape.where for tree in trees}
+    families = [found for f in program.fragments_over(version, stream) for found in program.families_in(version, f)]
+    selections = {kept_column(family): family.shape.where for family in families}
     return columns + [f"{to_spark_sql(where)} AS {name}" for name, where in selections.items() if where is not None]
 
 
 def _needed(program: Program, stream: str, first: int) -> Schema:
-    """The columns that queries read, now or in a micro-batch that is to be replayed."""
+    """The columns that queries read now, or in a micro-batch that is to be replayed."""
     holding = [version for version in program.versions if stream in version.streams]
     versions = [version for version in program.versions_from(first) if stream in version.streams] or holding[-1:]
     schemas = [program.columns_needed(version, stream) for version in versions]

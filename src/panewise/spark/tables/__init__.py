@@ -1,1 +1,1 @@
-"""Tables on Spark: their versions, and which version a micro-batch sees."""
+"""Tables on Spark: their versions, which version a micro-batch sees, and the readers of their connectors."""

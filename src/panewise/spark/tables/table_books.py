@@ -1,11 +1,11 @@
-"""The driver's side of tables: the rows that statements have led to, and which version of the log they are.
+"""The driver's side of tables: the rows in the books, and which version of the log they are.
 
-The books (`pipeline.py`) hold every table and check each statement at once. What has changed is logged when the
-statements of a call are done, all tables together, and the next micro-batch sees it (`table_log.py`).
+The books (`pipeline.py`) hold every table and check each statement at once. Changes are logged when all statements of a
+call are done, for all tables together, and the next micro-batch sees them (`table_log.py`).
 
-A table that a checkpoint has goes on with the rows that it has there. Statements that a file of definitions repeats
-with every start lead to the rows with which the table began, and change nothing; other rows are refused, or hold where
-the caller replaces what the checkpoint has.
+A table of the checkpoint goes on with the rows that it has there. A file of definitions may insert at every start the
+rows with which the table began: that changes nothing. Other rows are refused or, with `replace`, replace those of the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ LATEST = 2**62
 
 
 class TableBooks:
-    """The tables of the books, beside the log."""
+    """Keeps the tables of the books and their log in step."""
 
     def __init__(self, folder: Folder, books: Engine, program: Program) -> None:
         self._folder = folder
         self._books = books
         self._program = program
-        self._reached: dict[str, int] = {}  # how far queries that read tables have come
-        self._logged: dict[str, tuple[int, Ints]] = {}  # by key: the last version, and the numbers of its rows
+        self._reached: dict[str, int] = {}  # watermarks of the queries that read tables
+        self._logged: dict[str, tuple[int, Ints]] = {}  # last version and the numbers of its rows, by key
 
     def begin(self, replace: bool) -> None:
-        """The tables that checkpoint and books have in common go on; CatalogError where their rows are others."""
+        """Continues the tables that checkpoint and books have in common; CatalogError if their rows differ."""
         newest = self._folder.read_json(NEWEST) or {}
         pins = last_pins(self._folder, LATEST)
         tables = []
@@ -77,7 +77,7 @@ class TableBooks:
         return _digest(rows) in (newest["begun"], _digest(logged.batch()))
 
     def log(self) -> bool:
-        """Writes what statements have changed; whether there was something."""
+        """Logs what statements have changed; returns whether anything has."""
         before = self._folder.read_json(NEWEST) or {}
         newest = {}
         for key, definition in self._program.newest.tables.items():
@@ -86,7 +86,7 @@ class TableBooks:
             if key not in self._logged:
                 version, begun = log.begin(table), "" if connected else _digest(table.batch())
             elif connected:
-                newest[key] = before[key]  # later versions are found when a micro-batch begins
+                newest[key] = before[key]  # `table_pins.py` logs later versions
                 continue
             else:
                 version, begun = log.write(*self._logged[key], table), before[key]["begun"]
@@ -98,19 +98,19 @@ class TableBooks:
         return True
 
     def go_on(self) -> None:
-        """The tables learn how far the queries that read them have come: keys that were taken away are free again."""
+        """Tells the tables how far the queries that read them have come, so that keys of deleted rows become free."""
         hosting = self._books.hosting
         for name, consumer in hosting.consumers.items():
             if not consumer.tables:
                 continue
-            reached = min(root.watermark for channel in consumer.inputs for root in hosting.roots(channel))
+            reached = min(root.watermark for channel in consumer.inputs for root in hosting.graph.roots(channel))
             if reached > self._reached.get(name, hosting.queries[name].watermark):
                 self._reached[name] = reached
                 for source in consumer.tables:
                     source.take(reached, reached)
 
     def refresh(self, names: Iterable[str]) -> None:
-        """Brings tables with a connector to the rows that the last micro-batch has seen."""
+        """Brings tables with a connector to the rows that the last micro-batch saw."""
         pins = last_pins(self._folder, LATEST)
         for name in names:
             table, key = self._books.tables[name.lower()], self._program.newest.table_key(name)

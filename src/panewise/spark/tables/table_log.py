@@ -1,22 +1,22 @@
 """Tables on Spark: their versions in the pipeline's folder, and which version a micro-batch sees.
 
-The driver holds each table, checks the statements that change it, and logs every change as the next *version*, in
-`tables/`, as numbered rows that go and rows that come:
+The driver holds each table and checks the statements that change it. It logs every change as the next *version*, in
+`tables/`. A change has the numbers of the rows that it removes, and the rows that it adds, with their numbers:
 
     tables/companies_1f2e3d4c/000001.whole     all rows
                               000002.change    what version 2 has changed
                               000003.change
-                              000003.whole     again all rows: the changes had outgrown the last ones
-    tables/newest.json                         the version that the last statements have led to, of all tables at once
-    pins/000000000042.json                     what micro-batch 42 sees, written before its first task runs
+                              000003.whole     all rows again, because the changes had outgrown the last ones
+    tables/newest.json                         the newest version of each table, written for all tables at once
+    pins/000000000042.json                     the versions that micro-batch 42 sees, written before its first task runs
 
-A micro-batch has one version of each table. It is *pinned* when Spark hands the micro-batch over and nothing of it has
-run (`table_pins.py`), so that every task, retry and restart finds the same. The change holds from the watermark at
-which the micro-batch begins, for all its rows.
+A micro-batch sees one version of each table. The version is *pinned* when Spark hands the micro-batch over and before
+anything of it runs (`table_pins.py`), so that every task, retry and restart sees the same. It holds for all rows of the
+micro-batch, from the watermark at which the micro-batch begins.
 
-A bucket keeps the rows itself, as part of its state. What has changed since the last version that it saw it takes from
-the folder, and writes it into its own journal: no bucket ever needs an old version again, and all that lies before the
-last pinned one is removed. A change costs O(rows changed), and now and then O(rows of the table).
+A bucket keeps the rows as part of its state. It reads the changes since the last version that it saw from the folder,
+and writes them to its own journal. So no bucket needs an old version again, and versions before the last pinned one are
+removed. A change costs O(rows changed), and now and then O(rows of the table).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from panewise.spark.ingest.stream_sources import source_name
 from panewise.state.records import Record
 from panewise.state.snapshot_format import dumped, loaded
 
-WHOLE_LEAST = 64 * 1024  # bytes of changes that may pile up before all rows are written again
+WHOLE_LEAST = 64 * 1024  # bytes; with fewer bytes of changes all rows are not written again
 NEWEST = "tables/newest.json"
 PINS_KEPT = 50
 
 
 @dataclass(frozen=True)
 class TableChange:
-    """What leads to a version: rows that go, by number, and rows that come."""
+    """The change that leads to a version: numbers of the rows that it removes, and the rows that it adds."""
 
     version: int
     ended: Ints
@@ -65,7 +65,7 @@ class TableLog:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def at(self, version: int) -> Table:
-        """The table as it was in a version."""
+        """The table at a version."""
         table = Table(self._definition)
         first = max(number for number in self._numbers("whole") if number <= version)
         table.restore(self._read(first, "whole"))
@@ -75,14 +75,14 @@ class TableLog:
         return table
 
     def since(self, version: int, known: Table, want: int) -> TableChange | None:
-        """What leads a table that is at a version to another one; None where it is there."""
+        """The change that brings a table from `version` to the version `want`; None if they are equal."""
         if version == want:
             return None
         between = range(version + 1, want + 1)
         if version and set(between) <= set(self._numbers("change")):
             return _together(want, [self._read(number, "change") for number in between])
         wanted = self.at(want)
-        # A number is one row's for ever, so that numbers say all of the difference.
+        # A number is never given to another row, so comparing numbers is enough.
         ended = known.numbers[~np.isin(known.numbers, wanted.numbers)]
         fresh = ~np.isin(wanted.numbers, known.numbers)
         return TableChange(want, ended, wanted.batch().filter(wrapped(fresh)), wanted.numbers[fresh])
@@ -101,19 +101,19 @@ class TableLog:
     # -- writing, in the driver ----------------------------------------------------------------------------------
 
     def begin(self, table: Table) -> int:
-        """The first version."""
+        """Writes the first version."""
         self._folder.make(self._place)
         self._write(1, "whole", table.snapshot())
         return 1
 
     def write(self, version: int, before: Ints, table: Table) -> int:
-        """The version of the table's rows, which is the next one where their numbers are not those `before`."""
+        """Writes the next version, unless the numbers of the rows are those `before`. Returns the table's version."""
         ended = before[~np.isin(before, table.numbers)]
         fresh = ~np.isin(table.numbers, before)
         if not len(ended) and not fresh.any():
             return version
         for name in self._folder.names(self._place):
-            if int(name[:6]) > version:  # of a driver that died before anybody could see it
+            if int(name[:6]) > version:  # written by a driver that died before it was visible
                 self._folder.remove(f"{self._place}/{name}")
         rows, numbers = table.batch().filter(wrapped(fresh)), table.numbers[fresh]
         self._write(version + 1, "change", {"ended": ended, "rows": rows, "numbers": numbers})
@@ -130,7 +130,7 @@ class TableLog:
         return self._folder.size(f"{self._place}/{version:06d}.{kind}")
 
     def forget(self, before: int | None) -> None:
-        """Removes what is not needed to know a version and later ones; None: everything."""
+        """Removes the files that are not needed for version `before` and later ones; all files if it is None."""
         needed = None if before is None else max(number for number in self._numbers("whole") if number <= before)
         for name in self._folder.names(self._place):
             if needed is None or int(name[:6]) < needed:
@@ -138,7 +138,7 @@ class TableLog:
 
 
 def _together(version: int, changes: list[dict[str, Any]]) -> TableChange:
-    """Changes that follow each other as one, without rows that come and go in it."""
+    """Successive changes as one, without the rows that one of them adds and a later one removes."""
     ended = np.concatenate([change["ended"] for change in changes])
     numbers = np.concatenate([change["numbers"] for change in changes])
     rows = pa.Table.from_batches([change["rows"] for change in changes])
@@ -153,12 +153,12 @@ def _together(version: int, changes: list[dict[str, Any]]) -> TableChange:
 
 @dataclass(frozen=True)
 class Pin:
-    """The version of a table that a micro-batch sees; of one with a connector, what told it from others."""
+    """The version of a table that a micro-batch sees; `seen` identifies its content in the connector, if it has one."""
 
     version: int
     rows: int
     seen: str = ""
-    problem: str = ""  # why what the connector has now is not seen
+    problem: str = ""  # why the connector's newest content is not seen
 
 
 PIN = Record(Pin, "version rows seen problem")
@@ -169,13 +169,13 @@ def pins_file(batch: int) -> str:
 
 
 def read_pins(folder: Folder, batch: int) -> dict[str, Pin] | None:
-    """By table; None where the micro-batch has not been handed over yet."""
+    """The pins of a micro-batch, by table; None if it has not been handed over yet."""
     data = folder.read_json(pins_file(batch))
     return None if data is None else {key: PIN.of_dict(pin) for key, pin in data.items()}
 
 
 def last_pins(folder: Folder, until: int) -> dict[str, Pin]:
-    """Those of the last micro-batch, up to one, that had tables."""
+    """The pins of the last micro-batch up to `until` that had tables."""
     numbers = [number for number in folder.numbers("pins") if number <= until]
     return (read_pins(folder, numbers[-1]) or {}) if numbers else {}
 
@@ -186,7 +186,7 @@ def write_pins(folder: Folder, batch: int, pins: dict[str, Pin]) -> None:
 
 
 class PinnedTables:
-    """What the buckets of a micro-batch see of tables; the folder is asked when the first of them wants to know."""
+    """The tables as the buckets of a micro-batch see them. Reads the pins when the first bucket asks."""
 
     def __init__(self, folder: Folder, batch: int) -> None:
         self._folder = folder
@@ -194,20 +194,20 @@ class PinnedTables:
         self._pins: dict[str, Pin] | None = None
 
     def change(self, key: str, table: FollowedTable) -> TableChange | None:
-        """What leads a bucket's table to the version of this micro-batch."""
+        """The change that brings a bucket's table to the version of this micro-batch; None if it is there."""
         if self._pins is None:
             self._pins = read_pins(self._folder, self._batch)
         if self._pins is None or key not in self._pins:
             raise FileNotFoundError(
-                f"'{self._folder.place}' does not say which version of '{key}' micro-batch {self._batch} sees: the "
-                "driver and all workers must see the same folder"
+                f"'{self._folder.place}' has no pinned version of '{key}' for micro-batch {self._batch}: the driver "
+                "and all workers must see the same folder"
             )
         log = TableLog(self._folder, key, table.definition)
         return log.since(table.version, table, self._pins[key].version)
 
 
 class FollowedTable(Table):
-    """A bucket's copy of a table, at a version; 0: before the first."""
+    """A bucket's copy of a table, at a version; version 0 is the empty table before the first."""
 
     def __init__(self, definition: TableDefinition) -> None:
         super().__init__(definition)

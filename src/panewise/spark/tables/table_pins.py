@@ -1,12 +1,13 @@
 """Pins the version of every table that a micro-batch sees, before anything of it runs.
 
-Spark hands a micro-batch to `foreachBatch` as a DataFrame that nobody has evaluated: what is written down there holds
-for all its tasks. A table that statements change is pinned at the last version that they have led to. One with a
-connector is looked at: where what it reads has changed, it is read, and its content logged as the next version. What
-cannot be read, or would not be a table (keys that are equal), is not seen; the last version stays and `Pin.problem`
-says why. A micro-batch that is handed over again finds its pins there, and nothing is looked at.
+Spark hands a micro-batch to `foreachBatch` as a DataFrame that is not evaluated yet, so pins that are written there
+hold for all its tasks. A table that statements change is pinned at its newest version. For a table with a connector,
+the connector is checked: if its content has changed, it is read and logged as the next version. If it cannot be read or
+is not a valid table (equal keys), the last version stays pinned and `Pin.problem` says why. A micro-batch that is
+handed over again has its pins already, and no connector is checked.
 
-The cost for a micro-batch without news is a listing of files per table with a connector, and two small files.
+Cost of a micro-batch in which no table has changed: a listing of files for each table with a connector, and two small
+files.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class TablePins:
-    """Picklable, as what it is told: Spark Connect runs it on the server, where it finds the tables in the program."""
+    """Pickled as its reference: through Spark Connect the server runs it, and finds the tables in the program."""
 
     reference: Reference
-    _known: dict[str, tuple[int, Table]] = field(default_factory=dict)  # of tables with a connector, the last version
+    _known: dict[str, tuple[int, Table]] = field(default_factory=dict)  # last version of tables with a connector
 
     def __reduce__(self) -> tuple[type[TablePins], tuple[Reference]]:
         return TablePins, (self.reference,)
@@ -49,7 +50,7 @@ class TablePins:
         return [(version.from_batch, version.tables) for version in versions_of(self.reference)]
 
     def pin(self, batch: int, spark: SparkSession | None) -> None:
-        """Decides what a micro-batch sees, where that has not been decided yet."""
+        """Pins the tables of a micro-batch, unless that was done before. Removes versions that are no longer needed."""
         tables = next((tables for first, tables in reversed(self.held) if first <= batch), {})
         before = last_pins(self.folder, batch - 1) if any(tables for _, tables in self.held) else {}
         if not (tables or before) or self.folder.exists(pins_file(batch)):
@@ -63,7 +64,7 @@ class TablePins:
             else:
                 pins[key] = self._looked(key, definition, before.get(key, Pin(version, rows)), spark)
         write_pins(self.folder, batch, pins)
-        # The micro-batch before has ended, so that nobody will ask for anything older than what it saw.
+        # The micro-batch before has ended: nobody will need versions older than those it saw.
         for key, pin in before.items():
             if key in tables:
                 TableLog(self.folder, key, tables[key]).forget(pin.version)

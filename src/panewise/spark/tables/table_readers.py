@@ -1,12 +1,12 @@
-"""What a table with a connector reads on Spark, and how one content of it is told from another without reading it.
+"""How a table with a connector is read on Spark, and how a change of its content is noticed without reading it.
 
-| connector          | place          | told apart by                               | rows are read by              |
+| connector          | place          | a change shows in                           | rows are read by              |
 | ------------------ | -------------- | ------------------------------------------- | ----------------------------- |
 | parquet, csv, json | this machine   | names, sizes and modification times         | the embedded engine's readers |
 | parquet, csv, json | an address     | the same, as Spark lists them               | Spark, in the driver          |
 | delta              | anywhere       | the table's own version                     | Spark, at that version        |
 
-All rows are held in the driver and in every bucket that joins them: at most `connectors.tables.TABLE_ROWS_MAX`.
+The driver and every bucket that joins the table hold all its rows: at most `connectors.tables.TABLE_ROWS_MAX`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,30 @@ from panewise.connectors.tables import (
     whole,
 )
 from panewise.errors import ConnectorError
+from panewise.spark.environment.data_sources import check_delta
 from panewise.spark.ingest.row_decoders import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Error conditions by which Spark says that there is nothing at a path.
+# Spark's error conditions for a path where nothing is.
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST")
 
 
 class TableReader(Protocol):
-    """`seen` is cheap and differs where the content may; `rows(seen)` reads all, of that very content where it can."""
+    """Reads a table with a connector."""
 
-    def seen(self) -> str: ...
-    def rows(self, seen: str) -> pa.RecordBatch: ...
+    def seen(self) -> str:
+        """What identifies the content now: differs from an earlier text if the content may have changed. Cheap."""
+        ...
+
+    def rows(self, seen: str) -> pa.RecordBatch:
+        """All rows: of the content that `seen` identifies, if the connector keeps old versions."""
+        ...
 
 
 def table_reader(table: TableDefinition, spark: SparkSession | None) -> TableReader:
-    """The reader of a table with a connector; ConnectorError where there can be none."""
+    """The reader of a table with a connector; ConnectorError if its options are wrong."""
     path = str(check_table(table)["path"])
     if table_connector(table) == "delta":
         return DeltaReader(table, path, _session(table, spark))
@@ -117,13 +123,7 @@ class DeltaReader:
     spark: SparkSession
 
     def seen(self) -> str:
-        from panewise.spark.environment.data_sources import has_data_source
-
-        if not has_data_source(self.spark, "delta"):
-            raise ConnectorError(
-                f"table '{self.table.name}' needs Delta Lake, which this session does not have",
-                hint="start it with spark.jars.packages = io.delta:delta-spark_4.0_2.13:4.0.0 and Delta's extensions",
-            )
+        check_delta(self.spark, f"table '{self.table.name}'")
         place = self.path.replace("`", "``")
         try:
             (last,) = self.spark.sql(f"DESCRIBE HISTORY delta.`{place}` LIMIT 1").collect()
@@ -149,4 +149,4 @@ def _collected(table: TableDefinition, path: str, frame: DataFrame) -> pa.Record
 def _refusal(table: TableDefinition, path: str, error: Exception) -> ConnectorError:
     if any(condition in str(error) for condition in _ABSENT):
         return ConnectorError(f"the path '{path}' of table '{table.name}' does not exist")
-    return ConnectorError(f"what table '{table.name}' reads at '{path}' cannot be read: {error}")
+    return ConnectorError(f"'{path}' of table '{table.name}' cannot be read: {error}")

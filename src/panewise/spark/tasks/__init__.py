@@ -1,1 +1,1 @@
-"""What a task of a micro-batch knows, and the packed rows that it sends."""
+"""What a task of a micro-batch knows, and the packed rows that tasks and buckets send."""

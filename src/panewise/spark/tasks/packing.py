@@ -1,9 +1,9 @@
 """Packed rows: what travels between the stages, and out of them.
 
-From stage 1 to stage 2: `key, ordinal, payload`. The key is a bucket's; ordinals put the payloads of a micro-batch in
-one order, the same in every replay; a payload is a `Packet`. Out of stage 2: `kind, name, ordinal, rows, payload`.
+From stage 1 to stage 2: `key, ordinal, payload`. The key is a bucket's. Ordinals give the payloads of a micro-batch an
+order that is the same in every replay. A payload is a `Packet`. Out of stage 2: `kind, name, ordinal, rows, payload`.
 
-A packet is its header as JSON and, behind it, Arrow streams: of its batch and of the partials of each tree.
+A packet is written as its header in JSON, followed by Arrow streams: its batch, and the partials of each family.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKED = pa.schema([("key", pa.int64()), ("ordinal", pa.int64()), ("payload", pa
 OUTPUT_TYPE = "kind string, name string, ordinal long, rows long, payload binary"
 OUTPUT = ("kind", "name", "ordinal", "rows", "payload")
 
-WHOLE = 0  # is no tree's number: the stream of a packet's batch
+WHOLE = 0  # in place of a family's number: the Arrow stream of a packet's batch
 
 # Kinds of output.
 RESULT, COUNTED, LATE, BAD, FAILED, STATE, ANSWER = "result", "counted", "late", "bad", "failed", "state", "answer"
@@ -30,7 +30,7 @@ OVERFLOWS = "overflows"
 
 @dataclass
 class Packet:
-    """What one task of stage 1 tells one bucket, with the rows or partials themselves behind it.
+    """What one task of stage 1 tells one bucket, with its rows or partials.
 
     `greatest`, the greatest timestamp that the task has seen, and `floor`, a punctuation, move the watermark.
     """
@@ -39,26 +39,28 @@ class Packet:
     bucket: int
     stream: str
     greatest: int | None = None
-    oldest: int | None = None  # the least timestamp that the task has seen
+    oldest: int | None = None  # least timestamp that the task has seen
     floor: int | None = None
-    rows: int = 0  # that the task has read and not found late or bad
+    rows: int = 0  # good rows that the task has read
     late_rows: int = 0
-    late_behind: int = 0  # microseconds from the latest of them to the newest row of earlier micro-batches
+    late_behind: int = 0  # microseconds from the latest row to the newest one of earlier micro-batches
     bad_rows: int = 0
-    notes: dict[str, int] | None = None  # by ungrouped query, its first report
-    failed: dict[str, str] | None = None  # by query, why
-    letter: int | None = None  # the number of a letter that was read
+    notes: dict[str, int] | None = None  # first report of each query without groups
+    failed: dict[str, str] | None = None  # reason of each query that has failed in the task
+    message: int | None = None  # number of a message that was read
     gone: bool = False  # the fragment has no queries any more
     ask: dict[str, Any] | None = None  # a lookup
-    aside: str | None = None  # LATE or BAD, where the batch holds rows that were set aside
-    staged: list[list[Any]] | None = None  # the files with its rows, where the stream is archived
+    aside: str | None = None  # LATE or BAD, if the batch holds rows that were set aside
+    staged: list[list[Any]] | None = None  # files with the rows of an archived stream
     batch: pa.RecordBatch | None = None
-    parts: dict[int, pa.RecordBatch] = field(default_factory=dict)  # by tree, partials
+    parts: dict[int, pa.RecordBatch] = field(default_factory=dict)  # partials by family
 
     def packed(self) -> bytes:
         whole = [] if self.batch is None else [(WHOLE, ipc_bytes(self.batch))]
-        streams = [*whole, *((tree, ipc_bytes(part)) for tree, part in self.parts.items())]
-        text = json.dumps(PACKET.to_dict(self) | {"streams": [(tree, len(data)) for tree, data in streams]}).encode()
+        streams = [*whole, *((family, ipc_bytes(part)) for family, part in self.parts.items())]
+        text = json.dumps(
+            PACKET.to_dict(self) | {"streams": [(family, len(data)) for family, data in streams]}
+        ).encode()
         return b"".join([len(text).to_bytes(4, "little"), text, *(data for _, data in streams)])
 
     @staticmethod
@@ -66,21 +68,21 @@ class Packet:
         at = 4 + int.from_bytes(data[:4], "little")
         header = json.loads(data[4:at])
         packet = PACKET.of_dict(header)
-        for tree, size in header["streams"]:
+        for family, size in header["streams"]:
             batch = next(iter(batches_of(pa.py_buffer(data).slice(at, size))))
-            if tree == WHOLE:
+            if family == WHOLE:
                 packet.batch = batch
             else:
-                packet.parts[tree] = batch
+                packet.parts[family] = batch
             at += size
         return packet
 
 
-# Packets are also kept: in the journals of buckets.
+# The names stay: the journals of buckets keep packets.
 PACKET = Record(
     Packet,
-    "fragment bucket stream greatest oldest floor rows late_rows late_behind bad_rows notes failed letter gone ask "
-    "aside staged",
+    "fragment bucket stream greatest oldest floor rows late_rows late_behind bad_rows notes failed letter=message gone "
+    "ask aside staged",
     unwritten="batch parts",
 )
 

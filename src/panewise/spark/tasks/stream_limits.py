@@ -1,9 +1,9 @@
-"""What a stream may close in a micro-batch (`window_limit`): the same in every task, from the marks before it.
+"""How many windows a stream may close in a micro-batch (`window_limit`), from the marks before it.
 
-The watermark stands until the micro-batch ends, so its rows count from the oldest to the newest. A task sees its own
-rows only. That matters in the first micro-batch with rows, where no mark limits them: then the buckets, which hear of
-the rows of all tasks, fail the queries whose windows would be too many. How far a row is ahead of the clock is judged
-by what it showed before the micro-batch ran (`batch_clock`), so that a retry judges alike.
+The watermark does not move until the micro-batch ends, so the span from the oldest to the newest row counts. A task
+sees only its own rows. That matters in the first micro-batch with rows, which no marks limit: there the buckets, which
+get the extents of all tasks, fail the queries that would close too many windows. Whether a row is too far ahead of the
+clock is judged by the clock's time before the micro-batch ran (`batch_clock`), so that a retry judges alike.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from panewise.spark.tasks.batch_progress import Marks
 
 
 def extent_of(marks: Marks, stream: str) -> Extent:
-    """Of the rows of all micro-batches before."""
+    """The oldest and the newest row of all micro-batches before."""
     of_stream = marks.of(stream)
     return Extent(of_stream.greatest, of_stream.oldest)
 
 
 def limit_of(program: Program, version: Version, marks: Marks, stream: str, now: int | None) -> WindowLimit:
-    """Of rows in the next micro-batch, and of punctuations. `now`: what the clock showed when it began."""
+    """The limit of rows in the next micro-batch, and of punctuations. `now` is the clock's time when it began."""
     of_stream, delay = marks.of(stream), version.streams[stream].delay_us
     slides = [
         slide
@@ -40,7 +40,7 @@ def limit_of(program: Program, version: Version, marks: Marks, stream: str, now:
 
 
 def _begun_beside(program: Program, version: Version, marks: Marks, stream: str) -> int | None:
-    """The oldest row that periodic queries have seen which wait for this stream too: they report from there on."""
+    """The oldest row of other streams that periodic queries over both have seen: their reports begin there."""
     begun = []
     for fragment in program.fragments_over(version, stream):
         beside = [other for other in fragment.streams if other != stream]

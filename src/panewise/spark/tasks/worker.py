@@ -1,7 +1,7 @@
 """What a Python worker knows: the program, the marks of the micro-batch before, and what it keeps from task to task.
 
-Workers are used again for later micro-batches, but in no particular order: whatever they keep is checked against what
-is true before it is used, and may be lost at any time.
+Spark uses workers for later micro-batches again, in any order. So what a worker keeps may be lost at any time, and is
+checked before it is used.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from panewise.spark.tables.table_log import PinnedTables
 from panewise.spark.tasks.batch_clock import read_clock
 from panewise.spark.tasks.batch_progress import Marks, read_marks
 
-BATCH_ID = "streaming.sql.batchId"  # the local property by which Spark tells a task its micro-batch
+BATCH_ID = "streaming.sql.batchId"  # local property in which Spark tells a task its micro-batch
 
 
 @dataclass
 class BatchTask:
-    """One task: which micro-batch and partition it works on, and what governs it."""
+    """One task: its micro-batch and partition, and the version and marks that govern it."""
 
     folder: Folder
     batch: int
@@ -36,7 +36,7 @@ class BatchTask:
     tables: PinnedTables
 
     def clock(self) -> int | None:
-        """What the wall clock showed before the micro-batch ran; None where nobody has noted it."""
+        """The wall clock's time before the micro-batch ran; None if none was written."""
         return read_clock(self.folder, self.batch)
 
 
@@ -51,9 +51,9 @@ def task_of(reference: Reference) -> BatchTask:
 
     context = TaskContext.get()
     assert context is not None
-    told = context.getLocalProperty(BATCH_ID)
-    # Through Spark Connect a task is not told; but Spark writes down each micro-batch that ends before the next begins.
-    batch = int(told) if told is not None else max(reference.folder.numbers("spark/commits"), default=-1) + 1
+    noted = context.getLocalProperty(BATCH_ID)
+    # Through Spark Connect a task is not told. But Spark commits each micro-batch before the next one begins.
+    batch = int(noted) if noted is not None else max(reference.folder.numbers("spark/commits"), default=-1) + 1
     return task_at(reference, batch, context.partitionId())
 
 

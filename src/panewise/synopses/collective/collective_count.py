@@ -1,12 +1,12 @@
-"""CI-COUNT: which of very many substreams have between so many rows in a suffix time window.
+"""CI-COUNT: finds which of very many substreams have a number of rows between two bounds in a suffix time window.
 
-"More than v rows in the last T" is "the row v + 1 from the end came less than T ago". The levels of
-`collective_levels.py` hold, for distances that grow by a factor, the timestamp of one row of each substream, and the
-lookup takes the level next below (for an upper bound: next above) the distance asked for.
+"More than v rows in the last T" means "row v + 1 from the end arrived less than T ago". For distances from the end that
+grow by a factor, the levels of `collective_levels.py` have the timestamp of one row of each substream. A lookup uses
+the level next below the distance asked for, or next above it for an upper bound.
 
 Guarantee, with e = 3/4, 1/2, 1/3, 1/5 for p = 1, 2, 4, 8, in general max(2 / (p + 2), 3 / (2p + 2)):
 
-| condition  | every substream with   | no substream but those with                |
+| condition  | every substream with   | only substreams with                       |
 | ---------- | ---------------------- | ------------------------------------------ |
 | count > v  | count > v              | count > v (1 - e)                          |
 | count < v  | count < v, one or more | count (1 - e) < v, one or more             |
@@ -14,9 +14,9 @@ Guarantee, with e = 3/4, 1/2, 1/3, 1/5 for p = 1, 2, 4, 8, in general max(2 / (p
 
 The paper writes the upper bound as count < v (1 + e) for some e; with its levels that e is 3, 1, 1/2, 1/4.
 
-Needs nothing of an algebra; answers all ranges up to the longest, all thresholds, suffix windows by time; historical
-windows are refused. Cost: update O(p log K) amortised; lookup O(candidates) with a lower bound, O(substreams with rows
-in the window) with none. Exact answers check each candidate against its own synopsis (`substream_running.py`).
+Answers suffix windows by time of all ranges up to the longest, and all thresholds; historical windows are refused.
+Cost: update O(p log K) amortised; lookup O(candidates) with a lower bound, without one O(substreams with rows in the
+window). For exact answers, each candidate is checked with its own synopsis (`substream_running.py`).
 Source: Arasu and Widom 2004, section 4.1.
 """
 
@@ -38,7 +38,7 @@ class CollectiveCount(CollectiveLevels):
     """
 
     def insert(self, groups: Ints, times: Ints) -> None:
-        """Rows of substreams, in order of time."""
+        """Inserts rows of substreams, which must be in order of time."""
         self._take(groups, times)
         done = 0
         while done < len(groups):

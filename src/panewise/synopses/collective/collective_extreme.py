@@ -1,24 +1,26 @@
-"""The MAX and MIN filters: which of very many substreams have their extreme over a suffix time window within a range.
+"""The MAX and MIN filters: find the substreams whose extreme over a suffix time window lies within a range.
 
-Of each substream only the rows that are greatest of all that came since matter: a staircase, times ascending, values
-descending. Rows are numbered as they come, over all substreams; a step of a staircase is the maximum of exactly the
-suffix windows that begin after the step before it, which is an interval of numbers:
+Of each substream, only rows that are greater than all later ones matter. They form a staircase: times ascend, values
+descend. Rows of all substreams are numbered in the order of arrival. A step of a staircase is the maximum of the suffix
+windows that begin after the previous step, up to the step itself: an interval of numbers:
 
     numbers          0    1    2    3    4    5    6    7
     substream 0      9              5         2                    steps 9, 5, 2
     begins in        [9 ]  [      5     ] [   2   ]                a window from row 2 on: maximum 5
 
-So a suffix window that begins at row b asks for all intervals that hold b and have their value in the range, and no two
-of one substream hold the same b. The intervals lie in a segment tree over the numbers: each is cut into O(log N)
-blocks, every block keeps its intervals in a treap by (value, substream), and b lies in one block of each size.
+So for a suffix window that begins at row b, the answer is all intervals that contain b and have their value in the
+range; no two intervals of one substream contain the same b. The intervals are in a segment tree over the numbers: each
+is cut into O(log N) blocks, every block keeps its intervals in a treap by (value, substream), and b lies in one block
+of each size.
 
 Invariant: the intervals of a substream's steps are disjoint and end with its newest row. Cost: update O(log^2 N)
-amortised (a step comes once and goes once, from O(log N) treaps), lookup O(log^2 N + answers), exact, one- or
-two-sided; space O(N log N) for the N steps held. Numbers run out after as many rows as there are steps; then the steps
-are numbered anew, the tree is built again, and what has left the longest window stays out: amortised the same.
+amortised, because a step is inserted into and removed from O(log N) treaps once; lookup O(log^2 N + answers), exact,
+with one or two bounds; space O(N log N) for the N steps held. Numbers run out after about as many rows as there are
+steps. Then the steps are renumbered and the tree is rebuilt without the rows that have left the longest window; the
+amortised cost is the same.
 
-Chooses among values, 64-bit integers or doubles (NaN is the greatest of them); suffix windows by time of any range up
-to the longest; historical windows are refused. Source: Arasu and Widom 2004 give only the bounds, in figure 1.
+Values are 64-bit integers or doubles (NaN is the greatest). Suffix windows by time may have any range up to the
+longest; historical windows are refused. Source: Arasu and Widom 2004 give only the bounds, in figure 1.
 """
 
 from __future__ import annotations
@@ -47,12 +49,12 @@ from panewise.synopses.collective.interval_treaps import (
     report,
 )
 
-STACK = 4096  # deeper than any treap of 2^31 random priorities will be
+STACK = 4096  # more than the depth of any treap of 2^31 random priorities
 LEAST_ROOM = 256
 
 
 def ordered_keys(values: NDArray[Any], maximum: bool) -> Ints:
-    """Values as integers of the same order, NaN above all; complemented where the least one is looked for.
+    """Values as integers of the same order, with NaN above all; complemented for minima.
 
     >>> ordered_keys(np.array([-1.5, 0.0, 2.0, np.nan]), True).tolist() == sorted(
     ...     ordered_keys(np.array([-1.5, 0.0, 2.0, np.nan]), True).tolist()
@@ -69,7 +71,7 @@ def ordered_keys(values: NDArray[Any], maximum: bool) -> Ints:
 
 
 def values_of_keys(keys: Ints, maximum: bool, floats: bool) -> NDArray[Any]:
-    """The values again."""
+    """The values of keys: the inverse of `ordered_keys`."""
     plain = keys if maximum else ~keys
     return np.where(plain < 0, plain ^ np.int64(2**63 - 1), plain).view(np.float64) if floats else plain
 
@@ -92,7 +94,7 @@ class CollectiveExtreme:
         self._begin(LEAST_ROOM)
 
     def _begin(self, room: int) -> None:
-        """An empty tree for so many numbers, a power of two."""
+        """Makes an empty tree for `room` numbers, a power of two."""
         self._spare = 2 * room.bit_length()
         self._numbered: Ints = np.empty(room, np.int64)
         self._roots: Ints = np.full(2 * room, NONE, np.int64)
@@ -106,7 +108,7 @@ class CollectiveExtreme:
         return sum(array.nbytes for array in arrays)
 
     def insert(self, groups: Ints, times: Ints, values: NDArray[Any]) -> None:
-        """Rows of substreams, in order of time."""
+        """Inserts rows of substreams, which must be in order of time."""
         if not len(groups):
             return
         if self.floats != (values.dtype.kind == "f"):
@@ -130,7 +132,7 @@ class CollectiveExtreme:
         self.newest = int(times[-1])
 
     def widen(self, width: int) -> None:
-        """Makes room for as many substreams, also for those of which no row has come."""
+        """Makes room for this many substreams, including those without rows."""
         if width > len(self._heads):
             more = (1 << (width - 1).bit_length()) - len(self._heads)
             self._heads = np.concatenate([self._heads, np.full(more, NONE, np.int64)])
@@ -138,9 +140,9 @@ class CollectiveExtreme:
     def lookup(
         self, now: int, range_us: int, least: float | int | None = None, most: float | int | None = None
     ) -> tuple[Ints, NDArray[Any]]:
-        """The substreams whose extreme over (now - range, now] lies between the bounds, both inclusive, and what it is.
+        """The substreams whose extreme over (now - range, now] lies between the bounds, inclusive, and these extremes.
 
-        Exact. None is no bound; there is a row in the window in any case.
+        Exact. None means no bound. Substreams without rows in the window are never returned.
         """
         check_window(now, range_us, self.newest, self.longest_us)
         low, high = self._bounds(least, most)
@@ -154,7 +156,7 @@ class CollectiveExtreme:
         return found[:size], values_of_keys(keys[:size], self.maximum, self.floats)
 
     def _bounds(self, least: float | int | None, most: float | int | None) -> tuple[int, int]:
-        """The bounds as keys; of a minimum they change places."""
+        """The bounds as keys. For minima they change places."""
         kind = np.float64 if self.floats else np.int64
         low, high = NEVER, 2**63 - 1
         if least is not None:
@@ -183,11 +185,11 @@ class CollectiveExtreme:
         self._load(self._kept(max(self.newest - self.longest_us, NEVER)), len(self._heads))
 
     def evict(self, before: int) -> None:
-        """Forgets the steps before an instant; O(N log N), so for when much has gone."""
+        """Forgets the steps before an instant. It costs O(N log N), so call it when much can be forgotten."""
         self._load(self._kept(before), len(self._heads))
 
     def regrouped(self, kept: Ints) -> Self:
-        """An index of only these substreams, renumbered in this order; this one stays as it is."""
+        """A new index of only these substreams, renumbered in this order."""
         renamed = np.full(len(self._heads), NONE, np.int64)
         renamed[kept] = np.arange(len(kept))
         steps = self._kept(NEVER)
@@ -199,7 +201,7 @@ class CollectiveExtreme:
         return other
 
     def _load(self, kept: dict[str, Any], width: int) -> None:
-        """Numbers these steps from 0 and builds the tree of them, in new arrays with room for as many more."""
+        """Numbers these steps from 0 and builds their tree in new arrays, with room for as many more."""
         count = len(kept["groups"])
         self._begin(max(LEAST_ROOM, 1 << (2 * count).bit_length()))
         self._heads = np.full(width, NONE, np.int64)
@@ -213,7 +215,7 @@ class CollectiveExtreme:
         same = kept["groups"][order][1:] == kept["groups"][order][:-1]
         older[order[1:][same]] = order[:-1][same]
         steps[:count, STEP_OLDER] = older
-        self._heads[kept["groups"]] = np.arange(count)  # the last one of a substream stays
+        self._heads[kept["groups"]] = np.arange(count)  # the last assignment is the newest step
         self._counters[0] = self._counters[5] = count
         pieces = int(count_pieces(steps, count, len(self._numbered))) + self._spare
         if pieces > len(self._pieces):

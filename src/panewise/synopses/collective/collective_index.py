@@ -1,7 +1,7 @@
-"""The collective index of substreams by levels: what CI-COUNT and CI-SUM share besides how rows enter.
+"""The collective index of substreams by levels: the part of CI-COUNT and CI-SUM that does not depend on weights.
 
-Holds the arrays of `collective_levels.py`, which says what they mean, what keeps them right and what they cost. Here is
-which level answers which bound, what is refused, and how the arrays grow, lose substreams and go into snapshots.
+It owns the arrays of `collective_levels.py`, which explains their meaning, invariants and costs. It chooses the level
+for a bound, checks what is asked, and grows, shrinks and saves the arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from panewise.synopses.collective.collective_levels import (
 
 
 def check_window(now: int, range_us: int, newest: int, longest_us: int) -> None:
-    """PlanError for a window that a collective index does not answer: one of the past, or too long a one."""
+    """Raises PlanError for windows that a collective index cannot answer: historical ones, and too long ones."""
     if now < newest:
         raise PlanError(
             f"a collective index answers windows that end now: there are rows at {newest}, after {now}",
@@ -39,8 +39,8 @@ def check_window(now: int, range_us: int, newest: int, longest_us: int) -> None:
 class CollectiveLevels:
     """A collective index over substreams 0, 1, 2, ... for suffix time windows of at most `longest_us`.
 
-    `levels` is the paper's p. Rows come in order of time. A window of range T at instant now holds the rows with
-    now - T < time <= now, and now is never before the newest row: a historical window is refused.
+    `levels` is the paper's p. Rows are inserted in order of time. A window of range T at instant now has the rows with
+    now - T < time <= now. A historical window, with now before the newest row, is refused.
     """
 
     def __init__(self, levels: int = 1, longest_us: int = 2**62, width: int = 64) -> None:
@@ -54,13 +54,13 @@ class CollectiveLevels:
 
     @property
     def relative_error(self) -> float:
-        """How far beyond its bound the aggregate of a candidate may lie: 3/4, 1/2, 1/3, 1/5 for p = 1, 2, 4, 8."""
+        """How far the aggregate of a candidate may be beyond a bound: 3/4, 1/2, 1/3, 1/5 for p = 1, 2, 4, 8."""
         within_class = 0.0 if self.levels == 1 else 2 / (self.levels + 2)
         return max(within_class, 3 / (2 * self.levels + 2))
 
     @property
     def width(self) -> int:
-        """Substreams that there is room for."""
+        """The number of substreams that there is room for."""
         return len(self._lengths)
 
     @property
@@ -76,7 +76,7 @@ class CollectiveLevels:
         return *ends, self._stamps, self._keys, self._owners, self._places, self._sizes
 
     def _take(self, groups: Ints, times: Ints) -> None:
-        """Checks that rows come in order, and makes room for their substreams."""
+        """Checks that rows are in order of time, and makes room for their substreams."""
         if not len(groups):
             return
         if int(times[0]) < self.newest or (len(times) > 1 and bool((times[1:] < times[:-1]).any())):
@@ -85,7 +85,7 @@ class CollectiveLevels:
         self.newest = int(times[-1])
 
     def widen(self, width: int) -> None:
-        """Makes room for as many substreams, also for those of which no row has come."""
+        """Makes room for this many substreams, including those without rows."""
         if width > self.width:
             self._resize(width, self.classes)
 
@@ -94,16 +94,16 @@ class CollectiveLevels:
         self._resize(self.width, self.classes + 1)
 
     def _resize(self, width: int, classes: int) -> None:
-        """Room for more substreams or one more class: all is built anew, which doubling makes rare."""
+        """Makes room for more substreams or classes. Everything is rebuilt; widths double, so this is rare."""
         more = classes * self.levels - self._stamps.shape[1]
         stamps = np.pad(self._stamps, ((0, 0), (0, more)), constant_values=NEVER)
         self._load(self._lengths, self._latest, stamps, width)
 
     def levels_of(self, least: int | None, most: int | None) -> Ints:
-        """The levels to look at for bounds: least and most that narrow down, least and most that make sure.
+        """The levels for two bounds: least and most for candidates, then least and most for sure answers.
 
-        A count is at least n surely where a position at a distance of n or more is in the window, and only where one
-        at a distance of n or less is. NOTHING for no condition; a level may be one that no substream reaches.
+        A count is surely at least n if a position at distance n or more is in the window; it can only be at least n if
+        a position at distance n or less is. NOTHING means no condition. A level may be one that no substream reaches.
         """
         narrowing = self._at_least(least), self._at_most(most)
         sure_least = NOTHING if least is None or least <= 0 else self._at_most(least - 1)
@@ -131,15 +131,15 @@ class CollectiveLevels:
     def lookup(self, now: int, range_us: int, least: int | None = None, most: int | None = None) -> Ints:
         """The substreams whose aggregate over (now - range, now] may lie between `least` and `most`, both inclusive.
 
-        Never misses one. Of what it gives, the aggregate a has a > (least - 1) * (1 - relative_error) and
-        a * (1 - relative_error) < most + 1, and there is a row in the window. None is no bound.
+        It never misses a substream. Each returned one has a row in the window, and its aggregate a satisfies
+        a > (least - 1) * (1 - relative_error) and a * (1 - relative_error) < most + 1. None means no bound.
         """
         return np.concatenate(self.lookup_apart(now, range_us, least, most))
 
     def lookup_apart(
         self, now: int, range_us: int, least: int | None = None, most: int | None = None
     ) -> tuple[Ints, Ints]:
-        """The same in two parts: those that surely pass, and those that only a synopsis of their own can tell."""
+        """The result of `lookup` in two parts: substreams that surely pass, and those that must be checked exactly."""
         check_window(now, range_us, self.newest, self.longest_us)
         bounds = self.levels_of(least, most)
         if (most is not None and most < max(0, least or 0)) or not self.within_reach(bounds):
@@ -151,17 +151,17 @@ class CollectiveLevels:
         return found[:sure].astype(np.int64), found[sure:count].astype(np.int64)
 
     def within_reach(self, bounds: Ints) -> bool:
-        """Fits levels to those that there are; False where no substream has as much as the least bound."""
+        """Limits levels to existing ones. Returns False if no substream can reach the least bound."""
         last = self._stamps.shape[1] - 1
         if bounds[0] > last:
             return False
-        for place in (1, 3):  # nobody has so much, so that everybody has less
+        for place in (1, 3):  # every substream has less, so the bound is no condition
             bounds[place] = NOTHING if bounds[place] > last else bounds[place]
         bounds[2] = NOBODY if bounds[2] > last else bounds[2]
         return True
 
     def evict(self, before: int) -> int:
-        """Forgets the substreams without a row at or after that instant; returns how many they were."""
+        """Forgets the substreams without a row at or after that instant. Returns their number."""
         return int(drop_dead(before, *self._arrays()))
 
     def live(self) -> Ints:
@@ -169,13 +169,13 @@ class CollectiveLevels:
         return np.flatnonzero(self._latest != NEVER)
 
     def regrouped(self, kept: Ints) -> Self:
-        """An index of only these substreams, renumbered in this order; this one stays as it is."""
+        """A new index of only these substreams, renumbered in this order."""
         other = copy(self)
         other._load(self._lengths[kept], self._latest[kept], self._stamps[kept], 1)
         return other
 
     def _load(self, lengths: Ints, latest: Ints, stamps: Ints, least_width: int) -> None:
-        """Builds heaps and list from stamps, in new arrays: a descending order is a heap."""
+        """Builds heaps and list from stamps, in new arrays. Stamps in descending order are a heap."""
         count, rows = stamps.shape
         width = max(64, 1 << max(0, max(count, least_width) - 1).bit_length())
         self._lengths: Ints = np.zeros(width, np.int64)
@@ -199,7 +199,7 @@ class CollectiveLevels:
         self._older[ring], self._newer[ring] = np.roll(ring, -1), np.roll(ring, 1)
 
     def snapshot(self) -> dict[str, Any]:
-        """The stamps, lengths and newest rows as plain arrays; heaps and list follow from them."""
+        """The stamps, lengths and newest rows as plain arrays. Heaps and list can be rebuilt from them."""
         return {
             "levels": self.levels,
             "newest": self.newest,

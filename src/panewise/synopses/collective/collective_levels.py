@@ -1,25 +1,28 @@
-"""Levels of positions from the end of very many substreams: what CI-COUNT and CI-SUM are made of.
+"""Levels of positions counted from the end of very many substreams: the base of CI-COUNT and CI-SUM.
 
-A substream of length m has its positions, counted from the end, cut into classes of p levels each; a level of class c
-holds 2^c positions, and of these exactly one is a multiple of 2^c. Its timestamp stands for the whole level:
+The positions of a substream of length m, counted from the end, are divided into classes of p levels each. A level of
+class c has 2^c positions, exactly one of which is a multiple of 2^c. The timestamp of this position stands for the
+level:
 
     distance from the end    1    2 3    4 5 6 7    8 ... 15        p = 1
     level                    0     1        2           3
                              *    * .    . * . .    . . * ...       * kept: its position is a multiple of 2^level
 
-Position (n - p - j) * 2^c with n = (m + p) >> c is the one of level j of class c, so a class moves by one exactly when
-m + p becomes a multiple of 2^c, and what enters it is what leaves the class below: O(p) levels move per row, amortised.
+With n = (m + p) >> c, level j of class c keeps position (n - p - j) * 2^c. So a class moves by one exactly when m + p
+becomes a multiple of 2^c, and the position that enters it has just left the class below: amortised, O(p) levels move
+per row.
 
-Invariants. `stamps[k, c * p + j]` is the timestamp of that position of substream k, NEVER where there is none or where
-it has left the longest window. `keys`, `owners`, `places`: per level a binary max-heap of the stamps. A level's stamp
-only grows, so that a change only moves up. The substreams also form a list, the one with the newest row first.
+Invariants. `stamps[k, c * p + j]` is the timestamp of that position of substream k, or NEVER if there is no such
+position or it has left the longest window. `keys`, `owners` and `places` are a binary max-heap of the stamps per level.
+A level's stamp only grows, so a changed stamp only moves up. The substreams also form a list, ordered by their newest
+row, the newest first.
 
-"All substreams whose stamp of this level lies behind x" is the top of a heap: 2 * (answers) + 1 stamps are looked at.
+"All substreams whose stamp of this level is later than x" are at the top of a heap; 2 * (answers) + 1 stamps are read.
 Cost: update O(p log K) amortised, lookup O(candidates), space O(p K log N) for K substreams and N rows in the longest
-window. Dead substreams leave by the end of the list, O(p log N log K) each.
+window. Dead substreams are removed from the end of the list, O(p log N log K) each.
 
-Source: Arasu and Widom 2004, sections 4.1.1 (one level a class), 4.1.2 (p levels), 4.2 (a row of weight a as a equal
-rows). Figure 7 reads `> tau - T`: with `>=` a substream without rows in the window could come out.
+Source: Arasu and Widom 2004, sections 4.1.1 (one level per class), 4.1.2 (p levels), 4.2 (a row of weight a as a equal
+rows). Figure 7 is read with `> tau - T`: with `>=`, a substream without rows in the window could be returned.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ from panewise.loops import compiled_loop
 
 Shorts = NDArray[np.int32]
 NEVER = -(2**63)
-NOTHING = -1
-NOBODY = -2
+NOTHING = -1  # in place of a level: no condition. In place of a heap position: not in the heap
+NOBODY = -2  # in place of a level: no substream satisfies the condition
 CLASSES_MAX = 62
 LENGTH_MAX = 2**60
 
@@ -44,9 +47,9 @@ LENGTH_MAX = 2**60
 def _raise_stamp(
     stamps: Ints, keys: Ints, owners: Shorts, places: Shorts, sizes: Ints, k: int, at: int, t: int
 ) -> None:
-    """The stamp of a substream at a level becomes a later one, and moves up the level's heap."""
+    """Sets the stamp of a substream at a level to a later time and moves it up in the level's heap."""
     stamps[k, at] = t
-    if at == 0:  # the newest row's level is the list
+    if at == 0:  # level 0, the newest row, has the list instead of a heap
         return
     i = places[k, at]
     if i < 0:
@@ -66,7 +69,7 @@ def _raise_stamp(
 
 @compiled_loop
 def _remove(stamps: Ints, keys: Ints, owners: Shorts, places: Shorts, sizes: Ints, k: int, at: int) -> None:
-    """A substream leaves a level."""
+    """Removes a substream from a level."""
     stamps[k, at] = NEVER
     i = places[k, at]
     if i < 0:
@@ -97,14 +100,14 @@ def _remove(stamps: Ints, keys: Ints, owners: Shorts, places: Shorts, sizes: Int
 
 @compiled_loop
 def _unlink(newer: Shorts, older: Shorts, k: int) -> None:
-    """Takes a substream out of the list; the last place of both arrays is the list's head and end."""
+    """Removes a substream from the list. The last place of both arrays is the list's head and end."""
     newer[older[k]] = newer[k]
     older[newer[k]] = older[k]
 
 
 @compiled_loop
 def _touch(latest: Ints, newer: Shorts, older: Shorts, k: int, t: int) -> None:
-    """The substream has the newest row of all."""
+    """Moves a substream to the front of the list, because it has the newest row of all."""
     head = newer.shape[0] - 1
     if latest[k] != NEVER:
         _unlink(newer, older, k)
@@ -119,7 +122,7 @@ def insert_units(
     groups: Ints, times: Ints, begin: int, levels: int, reach: int, lengths: Ints, latest: Ints, newer: Shorts,
     older: Shorts, stamps: Ints, keys: Ints, owners: Shorts, places: Shorts, sizes: Ints,
 ) -> int:  # fmt: skip
-    """Rows of weight one from `begin` on; stops at the row that needs a further class, and says which."""
+    """Inserts rows of weight 1 from `begin` on. Returns the row that needs another class, or the number of rows."""
     classes = stamps.shape[1] // levels
     for i in range(begin, groups.shape[0]):
         k, t = groups[i], times[i]
@@ -145,7 +148,7 @@ def insert_units(
 
 @compiled_loop
 def _former(stamps: Ints, k: int, levels: int, length: int, position: int, c: int) -> Any:
-    """The stamp of a position, a multiple of 2^c, before the row came: it stands in the class that it then was in."""
+    """The stamp of a position, a multiple of 2^c, before the new row: found in the class that it was in then."""
     while c >= 0:
         j = ((length + levels) >> c) - levels - (position >> c)
         if 0 <= j < levels:
@@ -159,7 +162,7 @@ def insert_weights(
     groups: Ints, times: Ints, weights: Ints, begin: int, levels: int, reach: int, lengths: Ints, latest: Ints,
     newer: Shorts, older: Shorts, stamps: Ints, keys: Ints, owners: Shorts, places: Shorts, sizes: Ints,
 ) -> int:  # fmt: skip
-    """The same for rows of any weight from 0 on: as many equal rows, but O(p log weight) levels move."""
+    """`insert_units` for rows of weights from 0 on. Each counts as that many rows, but moves O(p log weight) levels."""
     classes = stamps.shape[1] // levels
     for i in range(begin, groups.shape[0]):
         k, t, length = groups[i], times[i], lengths[groups[i]]
@@ -168,7 +171,7 @@ def insert_weights(
         while c < classes and (after + levels) >> c != (length + levels) >> c:
             c += 1
         if c == classes:
-            # The first position that a further class would have.
+            # The first position that another class would have.
             entering = (((after + levels) >> c) - levels) << c
             moved = (after + levels) >> c != (length + levels) >> c
             if (
@@ -179,7 +182,7 @@ def insert_weights(
                 return i
         _touch(latest, newer, older, k, t)
         lengths[k] = after
-        # From the top down: the classes below still hold what they held before.
+        # From the top down, so that the classes below still have the former stamps.
         while c > 0:
             c -= 1
             top = (after + levels) >> c
@@ -201,15 +204,16 @@ def collect(
     behind: int, bounds: Ints, latest: Ints, older: Shorts, stamps: Ints, keys: Ints, owners: Shorts, sizes: Ints,
     found: Shorts,
 ) -> tuple[int, int]:  # fmt: skip
-    """The substreams whose stamp at level `least` (NOTHING: whose newest row) lies behind, and at `most` does not.
+    """The substreams whose stamp is later than `behind` at level `least`, but not at level `most`.
 
-    `bounds`: the levels least and most, and those that make sure of either bound (NOBODY: none is). Returns how many
-    are sure, which come first, and how many there are.
+    `bounds`: the levels least (NOTHING: the newest row) and most, then the levels that make sure of either bound
+    (NOBODY: no substream is sure). Writes to `found` first the substreams that are sure. Returns their number and the
+    number of all.
     """
     least, most, sure_least, sure_most = bounds[0], bounds[1], bounds[2], bounds[3]
     count, kept, sure = 0, 0, 0
     if least > 0:
-        # The top of the heap, breadth first: what is found is itself the queue.
+        # Breadth first from the top of the heap. `found` serves as the queue.
         if sizes[least] > 0 and keys[least, 0] > behind:
             found[0] = 0
             count = 1
@@ -249,7 +253,7 @@ def drop_dead(
     before: int, lengths: Ints, latest: Ints, newer: Shorts, older: Shorts, stamps: Ints, keys: Ints, owners: Shorts,
     places: Shorts, sizes: Ints,
 ) -> int:  # fmt: skip
-    """Forgets the substreams whose newest row is older."""
+    """Forgets the substreams whose newest row is before an instant. Returns their number."""
     head, gone = newer.shape[0] - 1, 0
     k = newer[head]
     while k != head and latest[k] < before:

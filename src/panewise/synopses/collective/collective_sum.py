@@ -1,13 +1,13 @@
-"""CI-SUM: which of very many substreams have a sum between two bounds over a suffix time window.
+"""CI-SUM: finds which of very many substreams have a sum between two bounds over a suffix time window.
 
-A row of value a is a equal rows of CI-COUNT, entered together: the levels that the a rows pass through are moved once
-each, O(p log a) of them. So the sum of positive integers has CI-COUNT's guarantee, word for word (see there); a row of
-value 0 adds no copy, but keeps its substream among those with rows in the window. Negative values would shorten a
-substream and are refused, as are fractions. So is a row with which its substream's length would pass 2^60: the length
-is that of all rows that the classes may still reach, at most about 2 + 2/p times the greatest sum of a longest window.
+A row of value a counts as a equal rows of CI-COUNT, inserted together: each level that the a rows pass through moves
+once, O(p log a) levels in all. So CI-COUNT's guarantee holds for sums of positive integers. A row of value 0 adds
+nothing, but its substream then has a row in the window. Negative values would shorten a substream and are refused, as
+are fractions. A row is also refused if it would make its substream longer than 2^60. The length counts all rows that
+the classes may still reach, at most about 2 + 2/p times the greatest sum of a window of the longest range.
 
-Answers all ranges up to the longest, all thresholds, suffix windows by time; historical windows are refused. Cost:
-update O(p log a log K), lookup O(candidates), space O(p K log(N a)).
+Answers suffix windows by time of all ranges up to the longest, and all thresholds; historical windows are refused.
+Cost: update O(p log a log K), lookup O(candidates), space O(p K log(N a)).
 Source: Arasu and Widom 2004, section 4.2.
 """
 
@@ -31,9 +31,9 @@ class CollectiveSum(CollectiveLevels):
     """
 
     def insert(self, groups: Ints, times: Ints, values: Ints) -> None:
-        """Rows of substreams, in order of time, with the integers that are added up.
+        """Inserts rows of substreams, which must be in order of time, with the integers to sum.
 
-        DataError: of rows with a negative value none is held; of rows that add up to too much, some may be.
+        Raises DataError. If a value is negative, no row has been inserted; if a sum is too large, some may have been.
         """
         if values.dtype.kind not in "iu":
             raise DataError("CI-SUM adds integers", hint="it takes no fractions")
@@ -57,7 +57,7 @@ class CollectiveSum(CollectiveLevels):
                 self._add_class()
 
     def _insert_halves(self, groups: Ints, times: Ints, values: Ints) -> None:
-        """Rows that are too much at once: they may reach over many windows, and between them lengths are cut."""
+        """Inserts rows whose sum is too large in two halves, because lengths can be reduced between them."""
         if len(groups) == 1:
             raise DataError(
                 f"CI-SUM counts to {LENGTH_MAX} in a substream, and what one holds and a value of {int(values[0])} "
@@ -68,15 +68,15 @@ class CollectiveSum(CollectiveLevels):
         self.insert(groups[half:], times[half:], values[half:])
 
     def _countable(self, groups: Ints, values: Ints) -> bool:
-        """Whether the lengths stay below LENGTH_MAX; cuts off what lies beyond the last class, nobody's position now.
+        """Whether the lengths stay below LENGTH_MAX. Reduces lengths by the positions beyond the last class.
 
-        Sums are rounded here, which is far less than lies between LENGTH_MAX and what 64 bits hold.
+        Sums are rounded here; the error is far less than the distance from LENGTH_MAX to the limit of 64 bits.
         """
         if float(self._lengths[groups].max()) + float(values.sum(dtype=np.float64)) < LENGTH_MAX:
             return True
         owners, numbers = np.unique(groups, return_inverse=True)
         lengths = self._lengths[owners]
-        # By a multiple of the last class's size, so that every position kept stays a multiple of what it was one of.
+        # Reduced by a multiple of the last class's size, so that positions stay multiples of their classes' sizes.
         beyond = np.maximum(lengths - (self.levels << self.classes), 0)
         lengths -= (beyond >> self.classes) << self.classes
         self._lengths[owners] = lengths

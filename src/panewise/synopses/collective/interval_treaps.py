@@ -1,13 +1,13 @@
-"""Intervals with a value, found by a number that they hold and a range of values: a segment tree of treaps.
+"""A segment tree of treaps: finds the intervals that contain a number and whose value lies in a range.
 
-An interval [begin, end) of numbers below a power of two is cut into the O(log N) blocks of a segment tree that make it
-up; block 1 is all numbers, blocks 2n and 2n + 1 are the halves of n. Each block keeps its pieces in a treap, a search
-tree by (value, substream) and a heap by random priorities. A number lies in log N blocks, and of each treap the values
-of a range are found in O(log N + how many).
+An interval [begin, end) of numbers below a power of two is cut into pieces, one for each of the O(log N) blocks of a
+segment tree that it consists of. Block 1 has all numbers; blocks 2n and 2n + 1 are the halves of block n. Each block
+keeps its pieces in a treap, a search tree by (value, substream) and a heap by random priorities. A number lies in log N
+blocks. In each treap, the k values of a range are found in O(log N + k).
 
-Here intervals are steps of staircases, the oldest ones of a substream linked behind the newer ones: see
-`collective_extreme.py`. Invariant: every step in use has one piece in each of its blocks, and all its pieces are linked
-from it. A step enters and leaves in O(log^2 N), expected.
+Here intervals are steps of staircases; each step is linked to the next older step of its substream (see
+`collective_extreme.py`). Invariant: every step in use has one piece in each of its blocks, and is linked to all its
+pieces. A step is inserted and removed in expected O(log^2 N).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from panewise.loops import compiled_loop
 
 NEVER = -(2**63)
 NONE = -1
-# The columns of a step, and of a piece: a step's part in one block.
+# The columns of steps and of pieces. A piece is a step's part in one block.
 STEP_TIME, STEP_VALUE, STEP_NUMBER, STEP_OLDER, STEP_PIECE, STEP_GROUP = range(6)
 PIECE_VALUE, PIECE_GROUP, PIECE_LEFT, PIECE_RIGHT, PIECE_PRIORITY, PIECE_NEXT, PIECE_BLOCK = range(7)
 
@@ -31,7 +31,7 @@ def _precedes(pieces: Ints, a: int, value: int, group: int) -> Any:
 
 @compiled_loop
 def _join(pieces: Ints, a: int, b: int) -> int:
-    """One treap of two, all of the first before all of the second."""
+    """Joins two treaps; all pieces of the first come before those of the second. Returns the root."""
     root, hook, side = NONE, NONE, PIECE_LEFT
     while a >= 0 and b >= 0:
         if pieces[a, PIECE_PRIORITY] >= pieces[b, PIECE_PRIORITY]:
@@ -54,7 +54,7 @@ def _join(pieces: Ints, a: int, b: int) -> int:
 
 @compiled_loop
 def _enter(pieces: Ints, roots: Ints, block: int, new: int) -> None:
-    """A piece enters its block's treap: below all of greater priority, above both halves of what was there."""
+    """Inserts a piece into its block's treap: below the pieces of greater priority, above both halves of the rest."""
     value, group, priority = pieces[new, PIECE_VALUE], pieces[new, PIECE_GROUP], pieces[new, PIECE_PRIORITY]
     hook, side, at = NONE, PIECE_LEFT, roots[block]
     while at >= 0 and pieces[at, PIECE_PRIORITY] >= priority:
@@ -65,7 +65,7 @@ def _enter(pieces: Ints, roots: Ints, block: int, new: int) -> None:
         roots[block] = new
     else:
         pieces[hook, side] = new
-    # Two seams run down: the last piece so far of the left half, and of the right half.
+    # Splits the rest along a path downwards; `left` and `right` are the last pieces so far of the two halves.
     left, right = new, new
     left_side, right_side = PIECE_LEFT, PIECE_RIGHT
     while at >= 0:
@@ -98,7 +98,7 @@ def _leave(pieces: Ints, roots: Ints, block: int, old: int) -> None:
 
 @compiled_loop
 def _put_piece(pieces: Ints, roots: Ints, counters: Ints, steps: Ints, step: int, block: int) -> None:
-    """A new piece of a step, from the free ones (counters[1] is the first, counters[2] how many were ever used)."""
+    """Makes a new piece of a step. counters[1] is the first free piece, counters[2] the number of pieces ever used."""
     new = counters[1]
     if new >= 0:
         counters[1] = pieces[new, PIECE_NEXT]
@@ -133,7 +133,7 @@ def _cover(pieces: Ints, roots: Ints, counters: Ints, steps: Ints, step: int, be
 
 @compiled_loop
 def _uncover(pieces: Ints, roots: Ints, counters: Ints, steps: Ints, step: int) -> None:
-    """Takes a step out of all its blocks, and frees it (counters[4] is the first free step)."""
+    """Removes a step from all its blocks and frees it. counters[4] is the first free step."""
     piece = steps[step, STEP_PIECE]
     while piece >= 0:
         following = pieces[piece, PIECE_NEXT]
@@ -151,7 +151,7 @@ def insert_rows(
     groups: Ints, times: Ints, values: Ints, done: int, spare: int, heads: Ints, numbered: Ints, steps: Ints,
     pieces: Ints, roots: Ints, counters: Ints,
 ) -> int:  # fmt: skip
-    """Rows from `done` on; stops where numbers or pieces run out, and says at which row.
+    """Inserts rows from `done` on. Returns the row where numbers or pieces ran out, or the number of rows.
 
     counters: next number, first free piece, pieces used, random state, first free step, steps used.
     """
@@ -184,7 +184,7 @@ def insert_rows(
 
 @compiled_loop
 def count_pieces(steps: Ints, count: int, room: int) -> int:
-    """How many pieces the first so many steps, numbered and linked, are cut into."""
+    """The number of pieces that the first `count` steps, already numbered and linked, are cut into."""
     pieces = 0
     for step in range(count):
         older = steps[step, STEP_OLDER]
@@ -198,7 +198,7 @@ def count_pieces(steps: Ints, count: int, room: int) -> int:
 
 @compiled_loop
 def cover_all(count: int, steps: Ints, pieces: Ints, roots: Ints, counters: Ints) -> None:
-    """Puts the first so many steps, numbered and linked, into an empty tree."""
+    """Puts the first `count` steps, already numbered and linked, into an empty tree."""
     for step in range(count):
         older = steps[step, STEP_OLDER]
         begin = steps[older, STEP_NUMBER] + 1 if older >= 0 else 0
@@ -207,7 +207,10 @@ def cover_all(count: int, steps: Ints, pieces: Ints, roots: Ints, counters: Ints
 
 @compiled_loop
 def report(begin: int, least: int, most: int, pieces: Ints, roots: Ints, stack: Ints, found: Ints, keys: Ints) -> int:
-    """The substreams, and their extremes, of the intervals that hold a number, values from `least` to `most`."""
+    """Finds the intervals that contain number `begin` and have values from `least` to `most`.
+
+    Writes their substreams to `found` and their values to `keys`. Returns how many there are.
+    """
     count = 0
     block = begin + (roots.shape[0] >> 1)
     while block > 0:

@@ -1,19 +1,19 @@
-"""Exact answers of one substream: running values by time (R-INT) and the staircase of its extremes.
+"""Exact answers per substream: running values by time (R-INT) and staircases of extremes.
 
-Each substream has a ring of entries in a pool that all share; an entry is a row's time and values. The rings' rooms are
-powers of two, and rooms that were outgrown are used again for other substreams:
+Each substream has a ring of entries in a shared pool; an entry is a row's time and values. The sizes of rings ("rooms")
+are powers of two, and outgrown rings are reused for other substreams:
 
     pool     | ring of 0 | ring of 1     | ring of 2 | free | ...
     ring     first ... after, entry e of substream k at begins[k] + (e & (rooms[k] - 1))
 
-`SubstreamRunning`: an entry holds the sum of all values before it, so that the values of a window are the difference of
-two entries. Any fields of integers that add up; two's complement makes the difference exact where a sum has wrapped.
-`SubstreamExtremes`: only the entries that are still greatest of what came since, times ascending, values descending;
-the first one inside a suffix window is the window's maximum.
+`SubstreamRunning`: an entry has the sum of all values before it, so the sum over a window is the difference of two
+entries. Fields are integers; two's complement makes the difference exact even if a sum has wrapped.
+`SubstreamExtremes`: keeps only the entries that are greater than all later ones; times ascend, values descend. The
+first entry inside a suffix window is the window's maximum.
 
-Invariant: times ascend within a ring. Loops do not check bounds: who asks for a substream has made room for it, by its
-rows or by `widen`. Insert O(1) amortised, a window of one substream O(log entries) to find its
-ends by binary search; evict O(substreams + entries evicted). Running values also answer historical windows.
+Invariant: times ascend within a ring. Loops do not check bounds: a substream must have been given room, by its rows or
+by `widen`, before it is asked for. Insert O(1) amortised; a window of one substream O(log entries), by binary search;
+evict O(substreams + entries evicted). Running values also answer historical windows.
 Source: Arasu and Widom 2004, section 3.2 with its timestamped version; the exact lookups of section 4.1.
 """
 
@@ -31,7 +31,7 @@ from panewise.loops import compiled_loop
 
 NEVER = -(2**63)
 LEAST_ROOM = 4
-SIZES = 48
+SIZES = 48  # different sizes of rings
 
 
 @compiled_loop
@@ -39,7 +39,7 @@ def _move_ring(
     k: int, room: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints, free: Ints, used: Ints, times: Ints,
     values: Ints,
 ) -> bool:  # fmt: skip
-    """Gives a substream a ring of another size; False where the pool is full."""
+    """Moves a substream to a ring of another size. Returns False if the pool is full."""
     size = 0
     while LEAST_ROOM << size < room:
         size += 1
@@ -74,7 +74,7 @@ def _free_ring(k: int, begins: Ints, rooms: Ints, free: Ints, times: Ints) -> No
 
 @compiled_loop
 def _drop_old(k: int, before: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints, times: Ints) -> int:
-    """Drops a substream's entries before an instant; returns the time of the last of them, NEVER for none."""
+    """Drops a substream's entries before an instant. Returns the time of the last one dropped, or NEVER."""
     last = NEVER
     while firsts[k] < afters[k] and times[begins[k] + (firsts[k] & (rooms[k] - 1))] < before:
         last = times[begins[k] + (firsts[k] & (rooms[k] - 1))]
@@ -87,12 +87,15 @@ def _room_for_one(
     k: int, before: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints, free: Ints, used: Ints, times: Ints,
     values: Ints,
 ) -> bool:  # fmt: skip
-    """Whether a substream's ring has room for one more entry, made if need be; entries before an instant may go."""
+    """Makes room for one more entry in a substream's ring. Returns False if the pool is full.
+
+    Entries before an instant may be dropped for it.
+    """
     if afters[k] - firsts[k] < rooms[k]:
         return True
     if rooms[k] > 0:
         _drop_old(k, before, begins, rooms, firsts, afters, times)
-    # A ring that is still half full grows, so that looking for old entries is paid by those that came.
+    # A ring that is still half full grows, so that the cost of dropping old entries is amortised over new ones.
     if 2 * (afters[k] - firsts[k]) < rooms[k]:
         return True
     room = max(LEAST_ROOM, 2 * rooms[k])
@@ -104,7 +107,7 @@ def append_running(
     groups: Ints, new_times: Ints, new_values: Ints, done: int, reach: int, totals: Ints, begins: Ints, rooms: Ints,
     firsts: Ints, afters: Ints, free: Ints, used: Ints, times: Ints, values: Ints,
 ) -> int:  # fmt: skip
-    """Rows from `done` on; stops at the one for which the pool has no room, and says which."""
+    """Appends rows from `done` on. Returns the row for which the pool has no room, or the number of rows."""
     for i in range(done, groups.shape[0]):
         k, t = groups[i], new_times[i]
         if not _room_for_one(k, t - reach, begins, rooms, firsts, afters, free, used, times, values):
@@ -123,7 +126,7 @@ def append_extremes(
     groups: Ints, new_times: Ints, new_values: Ints, done: int, reach: int, totals: Ints, begins: Ints, rooms: Ints,
     firsts: Ints, afters: Ints, free: Ints, used: Ints, times: Ints, values: Ints,
 ) -> int:  # fmt: skip
-    """The same for staircases: what is not greater than the new row goes."""
+    """`append_running` for staircases: entries that are not greater than the new row are removed."""
     for i in range(done, groups.shape[0]):
         k, t, value = groups[i], new_times[i], new_values[0, i]
         while afters[k] > firsts[k] and values[0, begins[k] + ((afters[k] - 1) & (rooms[k] - 1))] <= value:
@@ -138,7 +141,7 @@ def append_extremes(
 
 @compiled_loop
 def _first_behind(k: int, instant: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints, times: Ints) -> Any:
-    """The first entry later than the instant; the number after the last where there is none."""
+    """The number of the first entry later than an instant, or the number after the last entry."""
     low, high, begin, mask = firsts[k], afters[k], begins[k], rooms[k] - 1
     while low < high:
         middle = (low + high) >> 1
@@ -154,7 +157,7 @@ def running_values(
     groups: Ints, behind: int, upto: int, totals: Ints, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints,
     times: Ints, values: Ints, counts: Ints, result: Ints,
 ) -> None:  # fmt: skip
-    """Of each substream the rows in (behind, upto]: how many, and the sum of each field."""
+    """For each substream, the number of rows in (behind, upto] and the sum of each field."""
     for i in range(groups.shape[0]):
         k = groups[i]
         start = _first_behind(k, behind, begins, rooms, firsts, afters, times)
@@ -177,7 +180,7 @@ def counted_between(
     groups: Ints, behind: int, least: int, most: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints,
     times: Ints, found: Ints,
 ) -> int:  # fmt: skip
-    """Those of the substreams that have between so many rows later than an instant."""
+    """Finds the substreams with `least` to `most` rows, at least one, later than an instant. Returns their number."""
     count = 0
     for i in range(groups.shape[0]):
         k = groups[i]
@@ -203,7 +206,7 @@ def extreme_values(
 
 @compiled_loop
 def evict_rings(before: int, begins: Ints, rooms: Ints, firsts: Ints, afters: Ints, free: Ints, times: Ints) -> int:
-    """Drops the entries before an instant, a ring that is empty is given back; returns the time of the last of them."""
+    """Drops the entries before an instant and frees empty rings. Returns the time of the last one dropped, or NEVER."""
     last = NEVER
     for k in range(begins.shape[0]):
         if rooms[k] > 0:
@@ -214,7 +217,7 @@ def evict_rings(before: int, begins: Ints, rooms: Ints, firsts: Ints, afters: In
 
 
 class _Rings:
-    """The rings of all substreams, and what is the same for both kinds of entries."""
+    """The rings of all substreams, with the operations that both kinds of entries share."""
 
     def __init__(self, fields: int, longest_us: int) -> None:
         self.fields = fields
@@ -261,7 +264,7 @@ class _Rings:
         self._times, self._values = times, values
 
     def widen(self, width: int) -> None:
-        """Makes room for as many substreams, also for those of which no row has come."""
+        """Makes room for this many substreams, including those without rows."""
         if width <= self.width:
             return
         more = (1 << (width - 1).bit_length()) - self.width
@@ -270,10 +273,10 @@ class _Rings:
         self._totals = np.concatenate([self._totals, np.zeros((self.fields, more), np.int64)], axis=1)
 
     def _check_room(self, groups: Ints) -> None:
-        assert not len(groups) or int(groups.max()) < self.width, "there is room for every substream that is asked for"
+        assert not len(groups) or int(groups.max()) < self.width, "a substream was asked for that has no room"
 
     def evict(self, before: int) -> int:
-        """Forgets the entries before an instant; returns the time of the last one forgotten, NEVER for none."""
+        """Forgets the entries before an instant. Returns the time of the last one forgotten, or NEVER."""
         rings = self._begins, self._rooms, self._firsts, self._afters
         return int(evict_rings(before, *rings, self._free, self._times))
 
@@ -282,7 +285,7 @@ class _Rings:
         return np.flatnonzero(self._afters > self._firsts)
 
     def held(self) -> tuple[Ints, Ints]:
-        """The number of entries of each substream, and their places in the pool, substream by substream."""
+        """The number of entries of each substream, and the places of all entries in the pool, by substream."""
         counts = self._afters - self._firsts
         owners = np.repeat(np.arange(self.width), counts)
         starts = np.cumsum(counts) - counts
@@ -290,7 +293,7 @@ class _Rings:
         return counts, self._begins[owners] + (numbers & (self._rooms[owners] - 1))
 
     def regrouped(self, kept: Ints) -> Self:
-        """A synopsis of only these substreams, renumbered in this order; this one stays as it is."""
+        """A new synopsis of only these substreams, renumbered in this order."""
         snapshot = self.snapshot()
         counts, times = snapshot["counts"], snapshot["times"]
         starts = np.cumsum(counts) - counts
@@ -321,7 +324,7 @@ class _Rings:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Takes a snapshot's state, into arrays of its own."""
+        """Replaces the state by that of a snapshot, in new arrays."""
         self.newest, self.longest_us = snapshot["newest"], snapshot["longest_us"]
         counts = snapshot["counts"]
         count = len(counts)
@@ -349,11 +352,11 @@ class SubstreamRunning(_Rings):
     """
 
     def insert(self, groups: Ints, times: Ints, values: Ints) -> None:
-        """Rows in order of time; `values`: fields x rows."""
+        """Inserts rows, which must be in order of time. `values`: fields x rows."""
         self._insert(append_running, groups, times, values)
 
     def answer(self, groups: Ints, now: int, range_us: int) -> tuple[Ints, Ints]:
-        """The number of rows of each of these substreams in (now - range, now], and the sums: fields x substreams."""
+        """The number of rows of these substreams in (now - range, now], and the sums (fields x substreams)."""
         self._check_room(groups)
         counts, sums = np.empty(len(groups), np.int64), np.empty((self.fields, len(groups)), np.int64)
         rings = self._begins, self._rooms, self._firsts, self._afters
@@ -362,7 +365,7 @@ class SubstreamRunning(_Rings):
         return counts, sums
 
     def counted(self, groups: Ints, now: int, range_us: int, least: int, most: int) -> Ints:
-        """Those of the substreams that have from `least` to `most` rows, at least one, in the suffix window."""
+        """Those of the substreams that have `least` to `most` rows, at least one, in the suffix window."""
         self._check_room(groups)
         found = np.empty(len(groups), np.int64)
         rings = self._begins, self._rooms, self._firsts, self._afters
@@ -371,17 +374,17 @@ class SubstreamRunning(_Rings):
 
 
 class SubstreamExtremes(_Rings):
-    """The maximum of substreams over suffix windows; for a minimum the values are complemented (`~value`)."""
+    """The maxima of substreams over suffix windows. For minima, the caller complements the values (`~value`)."""
 
     def __init__(self, longest_us: int) -> None:
         super().__init__(1, longest_us)
 
     def insert(self, groups: Ints, times: Ints, values: Ints) -> None:
-        """Rows in order of time."""
+        """Inserts rows, which must be in order of time."""
         self._insert(append_extremes, groups, times, values.reshape(1, -1))
 
     def answer(self, groups: Ints, now: int, range_us: int) -> tuple[NDArray[np.bool_], Ints]:
-        """Whether each of these substreams has a row in (now - range, now], and the greatest value where it has."""
+        """Whether each of these substreams has a row in (now - range, now], and if so its greatest value."""
         self._check_room(groups)
         present, result = np.zeros(len(groups), np.bool_), np.zeros(len(groups), np.int64)
         rings = self._begins, self._rooms, self._firsts, self._afters

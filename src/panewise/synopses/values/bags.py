@@ -1,23 +1,23 @@
 """Bags of values over dyadic intervals (B-INT-QNT): exact quantiles, COUNT DISTINCT and TOP k of any window.
 
-Every slice is a run, every dyadic interval that some window needed is the run merged from its halves, and a window is
-the union of O(log slices) of them, its cover. Groups are ranges within runs. With p runs in the cover, of at most q
+Each slice is a run, and each dyadic interval that some window needed is a run merged from its halves. A window is the
+union of O(log slices) of these runs, its cover. Groups are ranges within runs. With p runs in the cover, of at most q
 distinct values each:
 
-    insert    O(log slices) a distinct value of a slice, when nodes above it are first needed
+    insert    O(log slices) per distinct value of a slice, when nodes above it are first needed
     evict     O(1)
     totals    O(p log groups)
-    ranked    selection over the runs by binary search: expected O(p log^2 q), never a sort or a merge of the window;
+    ranked    selection over the runs by binary search: expected O(p log^2 q), without sorting or merging the window;
               any rank per answer and group, so any fraction per query
-    distinct  O(p log q), from counts of their own that are kept once they have been asked for (`distinct_counts`)
-    top, above    O(distinct values of the cover): a merge of what is already sorted and counted
+    distinct  O(p log q), from `distinct_counts`, which is kept once distinct values have been asked for
+    top, above    O(distinct values of the cover): a merge of sorted counts
 
-Space: O(log slices) times the distinct values of the slices. No algebra is needed of the values but equality and, for
-`ranked`, order. Any range, historical windows too, by count or by time: slices are numbered, not timed. All windows of
-a call are answered in one compiled loop.
+Space: O(log slices) times the distinct values of the slices. Values need only equality and, for `ranked`, order.
+Windows may have any range, be historical, and be by count or by time, because slices are numbered, not timed. One
+compiled loop answers all windows of a call.
 
-Sources: Arasu and Widom 2004, section 3.3; Golab 2006, section 2.3.4 (holistic aggregates, interval synopses). Counts
-of equal values stand in place of the papers' repeated elements.
+Sources: Arasu and Widom 2004, section 3.3; Golab 2006, section 2.3.4 (holistic aggregates, interval synopses). The
+papers repeat equal elements; here they are counted.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from panewise.synopses.values.runs import Run, run_of
 class BagSynopsis:
     """Runs of slices `first` to `after`, and of dyadic intervals over them, made when first needed.
 
-    All answers take windows [start, end) of slice numbers and the numbers of the groups asked for (any order, groups
-    without a value in the window included), and are of shape answers x groups.
+    Answers are for windows [start, end) of slice numbers and for groups, in any order; a group may have no value in the
+    window. They have the shape answers x groups.
 
     >>> bag = BagSynopsis()
     >>> bag.insert([run_of(np.zeros(3, np.int64), np.array(values)) for values in ([5, 1, 5], [2, 9, 2], [5, 7, 0])])
@@ -50,7 +50,7 @@ class BagSynopsis:
 
     def __init__(self) -> None:
         self._runs = DyadicRuns()
-        self._distinct: DistinctCounts | None = None  # from the first time that distinct values are counted
+        self._distinct: DistinctCounts | None = None  # made when distinct values are first counted
 
     @property
     def first(self) -> int:
@@ -66,13 +66,13 @@ class BagSynopsis:
         return self._runs.bytes_held + (self._distinct.bytes_held if self._distinct is not None else 0)
 
     def insert(self, runs: list[Run]) -> None:
-        """Appends new slices, oldest first, one run each; a slice without values is an empty run."""
+        """Appends new slices, oldest first, one run each. A slice without values is an empty run."""
         self._runs.insert(runs)
         if self._distinct is not None:
             self._distinct.insert(runs)
 
     def insert_joined(self, lengths: Ints, groups: Ints, values: Ints, counts: Ints) -> None:
-        """The same for runs that stand one behind the other, of these lengths: one call for many small slices."""
+        """Appends new slices as concatenated runs of these lengths: one call for many small slices."""
         self._runs.insert_joined(lengths, groups, values, counts)
         if self._distinct is not None:
             self._distinct.insert_joined(lengths, groups, values, counts)
@@ -86,22 +86,22 @@ class BagSynopsis:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def totals(self, starts: Ints, ends: Ints, groups: Ints) -> Ints:
-        """How many values there are, equal ones counted each."""
+        """Numbers of values; equal values count each time."""
         result = np.zeros((len(starts), len(groups)), np.int64)
         ranges = self._runs.ranges(starts, ends, groups)
         _totals(self._runs.before, *ranges, result.reshape(-1))
         return result
 
     def ranked(self, starts: Ints, ends: Ints, groups: Ints, ranks: Ints) -> Ints:
-        """The value of each rank (answers x groups, from 1 to the total); 0 where there is no such rank."""
+        """The value of each rank (answers x groups, from 1 to the total), or 0 if there is no such rank."""
         result = np.zeros((len(starts), len(groups)), np.int64)
-        # The ranges come first: what they need may move the arena.
+        # Ranges first, because computing them may move the arena.
         ranges = self._runs.ranges(starts, ends, groups)
         _ranked(self._runs.values, self._runs.before, *ranges, ranks.reshape(-1), result.reshape(-1))
         return result
 
     def distinct(self, starts: Ints, ends: Ints, groups: Ints) -> Ints:
-        """How many distinct values there are."""
+        """Numbers of distinct values."""
         if self._distinct is None:
             self._distinct = DistinctCounts(self.first)
             self._distinct.insert_joined(*self._runs.held())
@@ -110,18 +110,18 @@ class BagSynopsis:
     def top(self, starts: Ints, ends: Ints, groups: Ints, k: int, order: Ints | None = None) -> tuple[Ints, Ints, Ints]:
         """The k most frequent values of each answer and group, most frequent first: (offsets, values, counts).
 
-        `offsets` has one entry per answer and group, answer by answer, and a last one: what belongs to an answer and a
-        group begins at offsets[answer * len(groups) + group]. Equal counts come in the order of their values, or, for
-        codes of strings, by `order`: the place of each code among the strings.
+        The values of an answer and a group begin at offsets[answer * len(groups) + group]; a last offset has the end of
+        all. Equal counts come in the order of their values or, for codes of strings, of `order`, which has the rank of
+        each code.
         """
-        assert k >= 1, "the top of nothing"
+        assert k >= 1, "top needs k of at least 1"
         thresholds = np.zeros((len(starts), len(groups)), np.int64)
         return self._counted(starts, ends, groups, thresholds, k, order)
 
     def above(
         self, starts: Ints, ends: Ints, groups: Ints, thresholds: Ints, order: Ints | None = None
     ) -> tuple[Ints, Ints, Ints]:
-        """All values that occur more often than the threshold (answers x groups), in the form of `top`."""
+        """All values that occur more often than the threshold (answers x groups), in the same form as `top`."""
         return self._counted(starts, ends, groups, thresholds, np.iinfo(np.int64).max, order)
 
     def _counted(
@@ -132,23 +132,23 @@ class BagSynopsis:
         entries = np.repeat(np.arange(len(found) - 1), np.diff(found))
         by = np.lexsort((values if order is None else order[values], -counts, entries))
         entries, values, counts = entries[by], values[by], counts[by]
-        if k < np.iinfo(np.int64).max:  # those that tie with the k-th came along
+        if k < np.iinfo(np.int64).max:  # the loop also returned values that tie with the k-th
             kept = np.arange(len(entries)) - found[entries] < k
             entries, values, counts = entries[kept], values[kept], counts[kept]
         ended = np.zeros(len(found), np.int64)
         np.cumsum(np.bincount(entries, minlength=len(found) - 1), out=ended[1:])
         return ended, values, counts
 
-    # -- other numbers and snapshots ---------------------------------------------------------------------------------
+    # -- renumbering and snapshots -----------------------------------------------------------------------------------
 
     def regroup(self, renamed: Ints) -> None:
-        """Gives groups other numbers: the new one of each old one, -1 for those that are gone."""
+        """Renumbers groups: `renamed` has the new number of each old one, -1 for a dropped group."""
         self._runs.regroup(renamed)
         if self._distinct is not None:
             self._distinct.regroup(renamed)
 
     def recode(self, renamed: Ints) -> None:
-        """Gives values other codes: the new one of each old one (any number for codes that no group holds)."""
+        """Renumbers values: `renamed` has the new code of each old one (any number for codes that no group has)."""
         if self._distinct is not None:
             self._distinct.recode(renamed)
         lengths, groups, values, counts = self._runs.held()
@@ -173,7 +173,7 @@ class BagSynopsis:
         return [Run(groups[piece], values[piece], counts[piece]) for piece in pieces]
 
     def snapshot(self) -> dict[str, Any]:
-        """All state, as plain arrays; intervals above slices are made anew when they are needed."""
+        """All state as plain arrays. Intervals above slices are made again when needed."""
         lengths, groups, values, counts = self._runs.held()
         return {
             "first": self.first,
@@ -185,7 +185,7 @@ class BagSynopsis:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The state of a snapshot, in place of its own."""
+        """Replaces the state by that of a snapshot."""
         arrays = (np.asarray(snapshot[name], np.int64) for name in ("lengths", "groups", "values", "counts"))
         self._runs.replace(int(snapshot["first"]), *arrays)
         self._distinct = None
@@ -214,10 +214,10 @@ def _ranked(values: Ints, before: Ints, offsets: Ints, lows: Ints, highs: Ints, 
 
 @compiled_loop
 def _selected(values: Ints, before: Ints, lows: Ints, highs: Ints, middles: Ints, rank: int) -> int:
-    """The value of a rank among sorted ranges: a pivot splits all of them, and one side goes, until it is the pivot.
+    """The value of a rank among sorted ranges: each pivot splits all ranges, and one side is dropped.
 
-    Pivots are taken from the longest range, by turns where the rank would lie if all ranges were alike, and in its
-    middle: the first is a good guess, the second halves the range whatever the values are.
+    Pivots are taken from the longest range: in turn where the rank would be if all ranges had the same distribution,
+    and in the middle. The first is a good guess; the second halves the range in any case.
     """
     runs, total = lows.shape[0], 0
     for j in range(runs):
@@ -268,7 +268,7 @@ def _united(
     values: Ints, before: Ints, lows: Ints, highs: Ints,
     new_values: Ints, new_counts: Ints, old_values: Ints, old_counts: Ints,
 ) -> tuple[int, Ints, Ints]:  # fmt: skip
-    """The ranges merged, shortest first, so that what is merged again and again is short."""
+    """The merged ranges. The shortest are merged first, so that what is merged repeatedly is short."""
     runs = lows.shape[0]
     for i in range(1, runs):
         low, high = lows[i], highs[i]
@@ -306,7 +306,7 @@ def _united(
 
 @compiled_loop
 def _least_of_top(counts: Ints, length: int, k: int, best: Ints) -> int:
-    """The k-th greatest count: `best` is a heap of the k greatest so far, the least of them on top."""
+    """The k-th greatest count. `best` is a heap of the k greatest counts so far, with the least on top."""
     held = 0
     for i in range(length):
         count = counts[i]
@@ -337,7 +337,7 @@ def _least_of_top(counts: Ints, length: int, k: int, best: Ints) -> int:
 def _counted(
     values: Ints, before: Ints, offsets: Ints, lows: Ints, highs: Ints, thresholds: Ints, k: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Of each window and group the values counted above the threshold, and no less than the k-th of them."""
+    """For each window and group, the values whose counts exceed the threshold and reach the k-th greatest count."""
     room = 0
     for entry in range(thresholds.shape[0]):
         length = 0

@@ -1,17 +1,19 @@
-"""COUNT DISTINCT of any window without looking at its values: by the slice in which each value was seen before.
+"""COUNT DISTINCT of any window without reading its values, from the previous slice of each value.
 
-    slice          0      1      2      3        a value counts in a window where it is seen first, that is where
-    values        a b    a c     b     a c       its slice before lies ahead of the window:
-    seen before   - -    0 -     0     1 1       [1, 4): 0, -, 0 are below 1, so there are 3 distinct values
+    slice          0      1      2      3        a value counts in the first slice of a window that has it, that is,
+    values        a b    a c     b     a c       where its previous slice lies before the window:
+    previous      - -    0 -     0     1 1       [1, 4): 0, -, 0 are below 1, so there are 3 distinct values
 
-Of each slice and group the slices seen before are kept as a run of their own, counted, in dyadic intervals, and a table
-holds the slice in which each value of each group was last seen. Invariant: of the values of a group in [start, end),
-each has exactly one slice of the window whose slice before is below `start`. So an answer is one binary search in each
-run of the cover: O(log slices log q); q, the distinct slices before, is at most the slices held. Insert O(1) a
-distinct value of the slice; space: an entry a distinct value held, and O(log slices) times the distinct slices before.
+For each slice and group, the previous slices are kept as a run, with counts, in dyadic intervals. A table has the slice
+in which each value of each group was last seen. Invariant: for each distinct value of a group in [start, end), exactly
+one slice of the window has it with a previous slice below `start`. So an answer is one binary search in each run of the
+cover: O(log slices log q), where q, the number of distinct previous slices, is at most the number of slices held.
+Insert O(1) per distinct value of the slice. Space: an entry per distinct value held, and O(log slices) times the
+distinct previous slices.
 
-Any range, historical windows too, by count or by time. Values need equality only. It answers exactly what Golab 2006,
-section 2.3.4, keeps a count of each distinct value for; Arasu and Widom 2004, section 3, has the intervals.
+Windows may have any range, be historical, and be by count or by time. Values need only equality. Golab 2006, section
+2.3.4, keeps a count of each distinct value for the same exact answers; the intervals are from Arasu and Widom 2004,
+section 3.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from panewise.synopses.values.dyadic_runs import DyadicRuns
 from panewise.synopses.values.runs import Run, run_of
 
 LEAST_ROOM = 1024
-NEVER = -1  # the slice before of a value seen for the first time
+NEVER = -1  # the previous slice of a value seen for the first time
 
 
 class DistinctCounts:
-    """Slices seen before, of slices `first` to `after`, and the table of when each value was last seen."""
+    """The previous slices of the values in slices `first` to `after`, and the table of last slices."""
 
     def __init__(self, first: int = 0) -> None:
         self._before = DyadicRuns()
@@ -36,7 +38,7 @@ class DistinctCounts:
         self._clear(LEAST_ROOM)
 
     def _clear(self, room: int) -> None:
-        self._table: Ints = np.full((room, 3), NEVER, np.int64)  # group, value, slice; a power of two
+        self._table: Ints = np.full((room, 3), NEVER, np.int64)  # group, value, last slice
         self._used = 0
 
     @property
@@ -48,7 +50,7 @@ class DistinctCounts:
             self.insert_joined(np.array([len(run)]), run.groups, run.values, run.counts)
 
     def insert_joined(self, lengths: Ints, groups: Ints, values: Ints, counts: Ints) -> None:
-        """Runs of new slices, one behind the other; how often a value occurs in a slice does not matter."""
+        """Appends new slices as concatenated runs. The counts of values are ignored."""
         if 2 * (self._used + len(values)) > len(self._table):
             self._rebuild(self._entries(), len(values))
         before = np.empty(len(values), np.int64)
@@ -70,20 +72,20 @@ class DistinctCounts:
         return result
 
     def regroup(self, renamed: Ints) -> None:
-        """Gives groups other numbers: the new one of each old one, -1 for those that are gone."""
+        """Renumbers groups: `renamed` has the new number of each old one, -1 for a dropped group."""
         self._before.regroup(renamed)
         entries = self._entries()
         entries[:, 0] = renamed[entries[:, 0]]
         self._rebuild(entries[entries[:, 0] >= 0], 0)
 
     def recode(self, renamed: Ints) -> None:
-        """Gives values other codes: the new one of each old one."""
+        """Renumbers values: `renamed` has the new code of each old one."""
         entries = self._entries()
         entries[:, 1] = renamed[entries[:, 1]]
         self._rebuild(entries, 0)
 
     def _entries(self) -> Ints:
-        """What has been seen in a slice that is still held; an older slice before is as good as none."""
+        """The table entries whose last slice is still held. Older entries are equivalent to none."""
         return self._table[self._table[:, 2] >= max(0, self._before.first)]
 
     def _rebuild(self, entries: Ints, more: int) -> None:
@@ -94,7 +96,7 @@ class DistinctCounts:
 
 @compiled_loop
 def _find(table: Ints, group: int, value: int) -> int:
-    """The place of an entry, or the free one where it belongs."""
+    """The place of an entry, or the free place for it."""
     mask = table.shape[0] - 1
     mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(group) * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
@@ -106,7 +108,7 @@ def _find(table: Ints, group: int, value: int) -> int:
 
 @compiled_loop
 def _saw(table: Ints, after: int, lengths: Ints, groups: Ints, values: Ints, before: Ints) -> int:
-    """Enters the values of new slices and finds their slices before; returns how many entries are new."""
+    """Records the values of new slices and writes their previous slices. Returns the number of new entries."""
     at, new = 0, 0
     for i in range(lengths.shape[0]):
         for _ in range(lengths[i]):
@@ -129,7 +131,7 @@ def _enter(table: Ints, entries: Ints) -> None:
 
 @compiled_loop
 def _below(values: Ints, before: Ints, offsets: Ints, lows: Ints, highs: Ints, bounds: Ints, result: Ints) -> None:
-    """How many of the values in each entry's ranges are less than its bound."""
+    """Counts, for each entry, the values in its ranges that are less than its bound."""
     for entry in range(result.shape[0]):
         for n in range(offsets[entry], offsets[entry + 1]):
             low, high = lows[n], highs[n]

@@ -1,7 +1,7 @@
-"""Rows of nodes: how dyadic runs lie in their arena, and the loops that move, read and rename them.
+"""The rows that describe nodes of dyadic runs in their arena, and the loops that move, read and renumber nodes.
 
-A row of `nodes` is a run: the index of its interval, where it begins in the arena and how many values it has, where
-its segments begin and how many there are. `dyadic_runs` draws the arena. Each loop is linear in what its nodes hold.
+A row of `nodes` has the index of the node's interval, the begin and the number of its values in the arena, and the
+begin and the number of its segments. `dyadic_runs` draws the arena. Each loop is linear in the size of its nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def move_nodes(
     nodes: Ints, live: Ints, values: Ints, before: Ints, segments: Ints,
     new_values: Ints, new_before: Ints, new_segments: Ints, used: Ints,
 ) -> None:  # fmt: skip
-    """Into another arena. Dead rows keep their places in the old one: their indices are never asked for again."""
+    """Copies the live nodes to another arena. Rows of dead nodes become stale, but their indices are not used again."""
     at, at_segment = 0, 0
     for place in live:
         begin, length = nodes[place, BEGIN], nodes[place, LENGTH]
@@ -39,9 +39,9 @@ def move_nodes(
 
 @compiled_loop
 def taken_runs(rows: Ints, values: Ints, before: Ints, segments: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """The runs of rows, one behind the other: lengths, groups, values, counts.
+    """The concatenated runs of rows: (lengths, groups, values, counts).
 
-    Segment by segment, because regrouping may have left some values without one.
+    Reads segment by segment, because regrouping may have left values that belong to no segment.
     """
     lengths = np.zeros(rows.shape[0], np.int64)
     for i in range(rows.shape[0]):
@@ -61,7 +61,7 @@ def taken_runs(rows: Ints, values: Ints, before: Ints, segments: Ints) -> tuple[
 
 @compiled_loop
 def rename_groups(nodes: Ints, live: Ints, segments: Ints, renamed: Ints) -> None:
-    """New numbers of groups, -1 for those that are gone; values stay where they are."""
+    """Renumbers groups, with -1 for dropped ones, and sorts segments again. Values stay in place."""
     for place in live:
         begin, kept, ordered = nodes[place, SEGMENT], 0, True
         for s in range(begin, begin + nodes[place, SEGMENTS]):
@@ -83,7 +83,7 @@ def rename_groups(nodes: Ints, live: Ints, segments: Ints, renamed: Ints) -> Non
 
 @compiled_loop
 def rename_values(nodes: Ints, live: Ints, values: Ints, segments: Ints, renamed: Ints) -> None:
-    """Only values that belong to a group: those of groups that are gone may have no new code."""
+    """Renumbers the values that belong to a group. Values of dropped groups may have no new code."""
     for place in live:
         begin, segment = nodes[place, BEGIN], nodes[place, SEGMENT]
         for s in range(segment, segment + nodes[place, SEGMENTS]):

@@ -1,19 +1,18 @@
-"""Runs of slices and of dyadic intervals over them, in one arena: what bags answer from.
+"""Runs of slices and of dyadic intervals over them, in one arena. Bags are answered from them.
 
-    level 2   [0 ........ 4)                 node (level, index) is the run of slices index * 2^level up to the
-    level 1   [0 .. 2) [2 .. 4) [4 .. 6)     next; it is merged from its two children when it is first needed
+    level 2   [0 ........ 4)                 node (level, index) is the run of the slices from index * 2^level up to
+    level 1   [0 .. 2) [2 .. 4) [4 .. 6)     (index + 1) * 2^level; it is merged from its two children when first needed
     level 0   0    1    2    3   4   5  6
 
-A window is the union of at most 2 log2(slices) nodes (Arasu and Widom 2004, theorem 3.1): its cover. Invariant: the
-node of a row of `nodes` is made exactly if the row holds its index; it lies in the arena as
+A window is the union of at most 2 log2(slices) nodes, its cover (Arasu and Widom 2004, theorem 3.1). Invariant: a node
+has been made if and only if its row in `nodes` has its index. In the arena it has
 
     values   v0 v1 v2 ...  -        distinct and ascending within a segment
-    before    0 c0 ..   ... total   how many values of the node come before, so that counts are differences
+    before    0 c0 ..   ... total   the number of values before this one in the node, so that counts are differences
     segments (group, begin, end)    ascending by group; begin and end are relative to the node
 
-Insert O(values of the slice); the nodes above cost O(log slices) a value, once; space is the same. Evicting is O(1):
-nodes that begin before `first` are dead, and are left behind when the arena is full and moves. Regrouping rewrites
-segments alone.
+Insert O(values of the slice). The nodes above cost O(log slices) per value, once; space is the same. Evict O(1): nodes
+that begin before `first` are dead, and are not copied when the full arena moves. Regrouping rewrites only segments.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ LEAST_CAPACITY = 1024
 
 
 class DyadicRuns:
-    """The nodes of slices `first` to `after`. The arrays are public: loops of answers read them."""
+    """The nodes of slices `first` to `after`. Its arrays are public, to be read by the loops that answer."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -54,7 +53,7 @@ class DyadicRuns:
         self.values: Ints = np.empty(values, np.int64)
         self.before: Ints = np.empty(values, np.int64)
         self.segments: Ints = np.empty((segments, 3), np.int64)
-        self._used: Ints = np.zeros(2, np.int64)  # of the arena and of the segments
+        self._used: Ints = np.zeros(2, np.int64)  # numbers of values and segments in use
 
     @property
     def bytes_held(self) -> int:
@@ -77,7 +76,7 @@ class DyadicRuns:
         )
 
     def insert_joined(self, lengths: Ints, groups: Ints, values: Ints, counts: Ints) -> None:
-        """Runs of new slices, one behind the other."""
+        """Appends new slices as concatenated runs."""
         needed = self.after - self.first + len(lengths)
         if needed > self._room:
             self._widen(1 << (needed - 1).bit_length())
@@ -92,12 +91,12 @@ class DyadicRuns:
         self.first = min(max(self.first, before), self.after)
 
     def held(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The runs of all slices held, one behind the other: lengths, groups, values, counts."""
+        """The concatenated runs of all slices held: (lengths, groups, values, counts)."""
         slices = self._room + (np.arange(self.first, self.after) & (self._room - 1))
         return taken_runs(self.nodes[slices], self.values, self.before, self.segments)
 
     def replace(self, first: int, lengths: Ints, groups: Ints, values: Ints, counts: Ints) -> None:
-        """Begins anew with these slices."""
+        """Replaces all slices by these concatenated runs, the first of which has the number `first`."""
         self.first = self.after = first
         self._clear(LEAST_ROOM, LEAST_CAPACITY, LEAST_CAPACITY)
         self.insert_joined(lengths, groups, values, counts)
@@ -105,9 +104,9 @@ class DyadicRuns:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def ranges(self, starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, Ints]:
-        """Where the values of each window and group stand in the arena: (offsets, lows, highs).
+        """The ranges of the arena with the values of each window and group: (offsets, lows, highs).
 
-        Entry answer * len(groups) + group has the ranges from offsets[entry] up to offsets[entry + 1], each sorted.
+        Entry answer * len(groups) + group has the sorted ranges with numbers offsets[entry] up to offsets[entry + 1].
         """
         while True:
             lacking, lacking_segments, offsets, places = _covered(
@@ -129,13 +128,13 @@ class DyadicRuns:
         self._room = room
 
     def _reserve(self, values: int, segments: int) -> None:
-        """Room for so many more; dead nodes are left behind where the arena has to move for it."""
+        """Makes room for more values and segments. If the arena has to move, dead nodes are not copied."""
         if self._used[0] + values <= len(self.values) and self._used[1] + segments <= len(self.segments):
             return
         live, _ = _live(self.nodes, self._room, self.first, self.after)
         alive = int(self.nodes[live, LENGTH].sum()) + len(live) + values
         alive_segments = int(self.nodes[live, SEGMENTS].sum()) + segments
-        # Twice of what is needed: the next move comes after as much has been added as is copied now.
+        # Twice the need, so that the next move comes only after as much was added as is copied now.
         capacity = max(LEAST_CAPACITY, 1 << (2 * alive - 1).bit_length())
         segment_capacity = max(LEAST_CAPACITY, 1 << (2 * alive_segments - 1).bit_length())
         moved, moved_before = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
@@ -145,15 +144,15 @@ class DyadicRuns:
         )
         self.values, self.before, self.segments = moved, moved_before, moved_segments
 
-    # -- other numbers -----------------------------------------------------------------------------------------------
+    # -- renumbering -------------------------------------------------------------------------------------------------
 
     def regroup(self, renamed: Ints) -> None:
-        """New numbers of groups, -1 for those that are gone."""
+        """Renumbers groups: `renamed` has the new number of each old one, -1 for a dropped group."""
         live, _ = _live(self.nodes, self._room, self.first, self.after)
         rename_groups(self.nodes, live, self.segments, renamed)
 
     def recode(self, renamed: Ints) -> None:
-        """New values where their order stays the same; the caller knows that it does."""
+        """Renumbers values. The caller guarantees that their order does not change."""
         live, _ = _live(self.nodes, self._room, self.first, self.after)
         rename_values(self.nodes, live, self.values, self.segments, renamed)
 
@@ -163,7 +162,7 @@ class DyadicRuns:
 
 @compiled_loop
 def dyadic_cover(starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
-    """Windows as dyadic intervals, oldest first."""
+    """The covers of windows: (offsets, levels, indices) of dyadic intervals, oldest first."""
     offsets = np.zeros(starts.shape[0] + 1, np.int64)
     room = 16 * starts.shape[0] + 128
     levels, indices = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -188,7 +187,7 @@ def dyadic_cover(starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
 
 @compiled_loop
 def _place(room: int, level: int, index: int) -> int:
-    """The row of a node: those of a level are a ring of room / 2^level rows."""
+    """The row of a node. The rows of a level are a ring of room / 2^level rows."""
     level_room = room >> level
     return level_room + (index & (level_room - 1))
 
@@ -226,7 +225,10 @@ def _covered(
     nodes: Ints, values: Ints, before: Ints, segments: Ints, used: Ints,
     room: int, first: int, after: int, starts: Ints, ends: Ints,
 ) -> tuple[int, int, Ints, Ints]:  # fmt: skip
-    """The covers of windows, their nodes made; before that the room that lacks for them; -1: beyond the slices held."""
+    """The covers of windows: (missing values, missing segments, offsets, rows of nodes).
+
+    Makes the nodes if there is room. Otherwise it returns the missing room; -1 if a window exceeds the slices held.
+    """
     offsets, levels, indices = dyadic_cover(starts, ends)
     places = np.empty(levels.shape[0], np.int64)
     for q in range(starts.shape[0]):
@@ -241,7 +243,7 @@ def _made(
     nodes: Ints, values: Ints, before: Ints, segments: Ints, used: Ints,
     room: int, levels: Ints, indices: Ints, places: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Makes the nodes that are not yet there; returns the room that lacks, after which it is called again."""
+    """Makes the missing nodes. Returns (0, 0), or the room that the caller must make before it calls again."""
     for n in range(levels.shape[0]):
         places[n] = _place(room, levels[n], indices[n])
         if nodes[places[n], INDEX] == indices[n]:
@@ -284,7 +286,7 @@ def _merge_nodes(
             j += 1
         segments[at_segment, 0], segments[at_segment, 1] = group, at - new
         while a < a_end and b < b_end:
-            # Without branches: which value comes next is a coin toss, and guessing it wrong costs more than both.
+            # Without branches: which value comes next is random, and a wrong prediction costs more than both steps.
             first_value, second_value = values[a], values[b]
             takes_first, takes_second = int(first_value <= second_value), int(second_value <= first_value)
             values[at], before[at] = min(first_value, second_value), total
@@ -314,7 +316,7 @@ def _merge_nodes(
 
 @compiled_loop
 def _live(nodes: Ints, room: int, first: int, after: int) -> tuple[Ints, Ints]:
-    """The rows of the nodes made that lie within the slices held, and their levels; leaves first, oldest first."""
+    """The rows and levels of all nodes made within the slices held, by level from the leaves up, oldest first."""
     places, levels = np.empty(2 * room, np.int64), np.empty(2 * room, np.int64)
     found, level = 0, 0
     while room >> level:
@@ -329,8 +331,8 @@ def _live(nodes: Ints, room: int, first: int, after: int) -> tuple[Ints, Ints]:
 
 @compiled_loop
 def _segment(segments: Ints, begin: int, count: int, group: int) -> int:
-    """The segment of a group among those of a node; -1 where there is none."""
-    # In a node with a value for every group its segment is known at once.
+    """The segment of a group among the `count` segments of a node from `begin` on, or -1."""
+    # In a node with values for every group, the group's number gives its segment.
     if group < count and segments[begin + group, 0] == group:
         return begin + group
     low, high = begin, begin + count

@@ -1,21 +1,21 @@
 """Frequent items (algorithm 6): the values over a threshold, from the k most frequent values of each slice.
 
-Of each slice and group the k most frequent values are kept with their exact counts, and the k-th count is the slice's
-share of delta: nothing that the slice left out occurs in it more often. Over a window,
+For each slice and group, the list of the k most frequent values is kept with exact counts. The k-th count is the
+slice's share of delta, because no value missing in the list occurs more often in the slice. Over a window,
 
-    counted(v)  the sum of the counts kept of v:    counted(v) <= true(v) <= counted(v) + delta
+    counted(v)  the sum of the listed counts of v:  counted(v) <= true(v) <= counted(v) + delta
     delta       the sum of the shares:              a value on no list occurs at most delta times
     reported    v where counted(v) > delta          so true(v) > delta: there is never a false report
 
-A value over delta may go unreported, when it stands on too few lists; it occurs at most 2 delta times. A slice with
-fewer than k values leaves out nothing and adds 0. Windows are reported before they are full, too. Slices may hold any
-number of rows, so windows may be by count or by time.
+A value with more than delta occurrences may be missed if it is on too few lists; it then occurs at most 2 delta times.
+A slice with fewer than k values lists all of them and has the share 0. Windows are also reported before they are full.
+Slices may have any number of rows, so windows may be by count or by time.
 
-The lists are runs, kept in a `BagSynopsis` of their own, and so are the shares; windows of any range, historical ones
-too, are sums over O(log slices) intervals. Insert O(distinct values of the slice), answer O(distinct values listed);
-space O(k log slices) a slice and group, where the paper's queue, which answers one window, takes O(k).
+Lists and shares are runs, each kept in a `BagSynopsis`. Windows of any range, also historical ones, are sums over O(log
+slices) intervals. Insert O(distinct values of the slice), answer O(distinct values listed). Space: O(k log slices) per
+slice and group; the paper's queue, which answers one window, needs O(k).
 
-Source: Golab 2006, section 6.2. Values need equality only.
+Source: Golab 2006, section 6.2. Values need only equality.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from panewise.synopses.values.runs import Run
 
 
 class FrequentSynopsis:
-    """Of each slice and group the k most frequent values with their counts.
+    """The k most frequent values of each slice and group, with their counts.
 
     >>> from panewise.synopses.values.runs import run_of
     >>> rows = [[7, 7, 7, 4, 4, 9], [7, 7, 4, 4, 4, 1], [7, 7, 7, 7, 2, 3]]
@@ -45,10 +45,10 @@ class FrequentSynopsis:
     """
 
     def __init__(self, k: int) -> None:
-        assert k >= 1, "at least one counter a slice"
+        assert k >= 1, "at least one value per slice and group must be kept"
         self.k = k
         self._listed = BagSynopsis()
-        self._shares = BagSynopsis()  # of one value, 0: its total in a window is delta
+        self._shares = BagSynopsis()  # the share as the count of the only value, 0: its total in a window is delta
 
     @property
     def first(self) -> int:
@@ -64,7 +64,7 @@ class FrequentSynopsis:
         return self._listed.bytes_held + self._shares.bytes_held
 
     def insert(self, runs: list[Run]) -> None:
-        """Appends new slices, oldest first: whole runs, of which the k most frequent values of each group are kept."""
+        """Appends new slices, oldest first, as complete runs. Keeps the k most frequent values of each group."""
         listed, shares = [], []
         for run in runs:
             groups, values, counts, share_groups, share_counts = _truncated(run.groups, run.values, run.counts, self.k)
@@ -83,27 +83,27 @@ class FrequentSynopsis:
         return self._shares.totals(starts, ends, groups)
 
     def report(self, starts: Ints, ends: Ints, groups: Ints, order: Ints | None = None) -> tuple[Ints, Ints, Ints]:
-        """The values counted above delta, most frequent first: (offsets, values, counts) as `BagSynopsis.top` gives.
+        """The values with counts above delta, most frequent first, in the same form as `BagSynopsis.top`.
 
-        A count is what the lists hold of the value: a lower bound that falls short by at most delta.
+        A count is the sum over the lists: a lower bound of the true count, too low by at most delta.
         """
         return self._listed.above(starts, ends, groups, self.threshold(starts, ends, groups), order)
 
     def counters(self, starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, Ints]:
-        """All values on some list, with what the lists hold of them, in the form of `report`."""
+        """All values that are on some list, with their sums over the lists, in the same form as `report`."""
         return self._listed.above(starts, ends, groups, np.zeros((len(starts), len(groups)), np.int64))
 
     def regroup(self, renamed: Ints) -> None:
-        """Gives groups other numbers: the new one of each old one, -1 for those that are gone."""
+        """Renumbers groups: `renamed` has the new number of each old one, -1 for a dropped group."""
         self._listed.regroup(renamed)
         self._shares.regroup(renamed)
 
     def recode(self, renamed: Ints) -> None:
-        """Gives values other codes: the new one of each old one."""
+        """Renumbers values: `renamed` has the new code of each old one."""
         self._listed.recode(renamed)
 
     def held(self) -> tuple[list[Run], list[Run]]:
-        """The lists and the shares of all slices held; the value of a share is 0 and its count the share."""
+        """The lists and the shares of all slices held. A share is the count of the value 0."""
         return self._listed.held(), self._shares.held()
 
     def snapshot(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class FrequentSynopsis:
         return {"k": self.k, "listed": self._listed.snapshot(), "shares": self._shares.snapshot()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """The state of a snapshot, in place of its own."""
+        """Replaces the state by that of a snapshot."""
         self.k = int(snapshot["k"])
         self._listed.restore(snapshot["listed"])
         self._shares.restore(snapshot["shares"])
@@ -119,7 +119,7 @@ class FrequentSynopsis:
 
 @compiled_loop
 def _truncated(groups: Ints, values: Ints, counts: Ints, k: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """The k most frequent values of each group, still sorted by value, and the k-th counts of groups with so many."""
+    """The k most frequent values of each group, sorted by value, and the k-th counts of groups that have k values."""
     length = values.shape[0]
     kept_groups, kept_values = np.empty(length, np.int64), np.empty(length, np.int64)
     kept_counts = np.empty(length, np.int64)
@@ -129,7 +129,7 @@ def _truncated(groups: Ints, values: Ints, counts: Ints, k: int) -> tuple[Ints, 
         end = begin
         while end < length and groups[end] == groups[begin]:
             end += 1
-        least, ties = 0, 0  # the k-th count, and how many of its equals are among the k
+        least, ties = 0, 0  # the k-th count, and how many values with this count belong to the k
         if end - begin >= k:
             best = np.sort(counts[begin:end])
             least = best[end - begin - k]

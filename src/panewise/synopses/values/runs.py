@@ -1,14 +1,14 @@
-"""Runs: the values of one slice, or of several, as sorted counts. What states of no fixed size are made of.
+"""Runs: the values of one or several slices, sorted and counted. States without a fixed size consist of runs.
 
     rows (group, value):  (0, 7) (1, 5) (0, 3) (0, 7)
     run:   groups   0  0  1
            values   3  7  5          sorted by (group, value), pairs distinct
            counts   1  2  1
 
-Values are int64 keys: integers as they are; doubles by an encoding that keeps their order (-0.0 equals 0.0, NaN equals
-itself and is greatest, as in SQL); strings as codes of a pool, whose order means nothing. A bag of values is a
-distributive state: two runs merge into the run of both, so runs are partials like any other, of a size that grows with
-the distinct values. `run_of` sorts n rows; `merged` takes O(n log runs) and sorts nothing.
+Values are int64 keys. Integers are their own keys. Doubles are encoded so that their order is kept (-0.0 equals 0.0,
+NaN equals itself and is greatest, as in SQL). Strings are codes of a pool, whose order means nothing. A bag of values
+is a distributive state: two runs merge into the run of both, so runs are partials, of a size that grows with the
+distinct values. `run_of` sorts n rows; `merged` takes O(n log runs) and does not sort.
 
 Source: Arasu and Widom 2004, section 3.3 (sorted arrays), with equal elements counted, as Golab 2006, section 2.3.4,
 keeps the multiplicities of distinct values.
@@ -25,12 +25,12 @@ from panewise.arrays import Floats, Ints
 from panewise.loops import compiled_loop
 
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
-ONE_EACH = np.empty(0, np.int64)  # in place of counts
+ONE_EACH = np.empty(0, np.int64)  # in place of counts: every value counts once
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Distinct (group, value) pairs in order, each with how often it occurs: at least once."""
+    """Distinct (group, value) pairs in order, each with its number of occurrences, at least 1."""
 
     groups: Ints
     values: Ints
@@ -41,7 +41,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many values there are, equal ones counted each."""
+        """Number of values; equal values count each time."""
         return int(self.counts.sum())
 
     @property
@@ -58,7 +58,7 @@ def empty_run() -> Run:
 
 
 def ordered_of(floats: Floats) -> Ints:
-    """Keys in the order of the doubles; all NaN are one key, above infinity.
+    """Keys in the order of the doubles. All NaN have one key, above that of infinity.
 
     >>> keys = ordered_of(np.array([-1.5, -0.0, 0.0, 2.0, np.inf, np.nan]))
     >>> np.diff(keys) > 0
@@ -79,7 +79,7 @@ def floats_of(keys: Ints) -> Floats:
 
 
 def run_of(groups: Ints, values: Ints, counts: Ints | None = None) -> Run:
-    """The run of rows in any order; `counts` says how often each row's value stands there, once unless given.
+    """The run of rows in any order. `counts` has the number of occurrences of each row's value, by default 1.
 
     >>> run = run_of(np.array([0, 1, 0, 0]), np.array([7, 5, 3, 7]))
     >>> run.groups.tolist(), run.values.tolist(), run.counts.tolist()
@@ -106,7 +106,7 @@ def run_of(groups: Ints, values: Ints, counts: Ints | None = None) -> Run:
 
 @compiled_loop
 def _packing(groups: Ints, values: Ints) -> tuple[int, int]:
-    """The least value and the bits that values above it take; -1 bits where a group's number does not fit beside."""
+    """The least value and the bits for differences from it; -1 bits if a group does not fit into the same word."""
     least, most, group = values[0], values[0], groups[0]
     for i in range(values.shape[0]):
         least, most, group = min(least, values[i]), max(most, values[i]), max(group, groups[i])
@@ -122,7 +122,7 @@ def _packing(groups: Ints, values: Ints) -> tuple[int, int]:
 
 @compiled_loop
 def _collapsed(groups: Ints, values: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
-    """Neighbours that are equal become one."""
+    """Merges equal neighbours and adds their counts."""
     at = 0
     for i in range(1, values.shape[0]):
         if values[i] != values[at] or groups[i] != groups[at]:
@@ -135,7 +135,7 @@ def _collapsed(groups: Ints, values: Ints, counts: Ints) -> tuple[Ints, Ints, In
 
 @compiled_loop
 def _collapsed_words(words: Ints, counts: Ints, least: int, bits: int) -> tuple[Ints, Ints, Ints]:
-    """The same for words of group and value; no counts mean one each."""
+    """`_collapsed` for words of group and value. Without counts, every word counts once."""
     count = words.shape[0]
     distinct = 1
     for i in range(1, count):
@@ -155,7 +155,7 @@ def _collapsed_words(words: Ints, counts: Ints, least: int, bits: int) -> tuple[
 
 
 def merged(runs: Sequence[Run]) -> Run:
-    """The run of all of them together."""
+    """The run of the values of all runs."""
     left = [run for run in runs if len(run)]
     if not left:
         return empty_run()

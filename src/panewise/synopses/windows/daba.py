@@ -1,4 +1,4 @@
-"""DABA, the de-amortised banker's aggregator: two stacks whose flip is done a little with every push and pop.
+"""DABA, the de-amortised banker's aggregator: two stacks whose flip is spread over all pushes and pops.
 
 Six pointers cut the slices of a sliding window into five lists. `agg[p]` is, for a slice p in three of them, the
 combination of
@@ -7,21 +7,23 @@ combination of
          |----------|----------|----------|----------|----------|
            [p, B)     [p, R)                [p, B)
 
-and three more combinations are kept: `back` of [B, E), `turned` of [R, B), and `mended` of [A, B), which is agg[A]. F
-is the window's start and E its end; B splits the front from the back, as in two stacks, and the window is agg[F] with
-`back`. Where the front is no longer than the back ("flip"), the back joins the front, and L, R and A begin to mend
-what that left undone: each push or pop moves L and A by one towards each other ("shrink": agg[L] takes in `turned`, the
-slice before A takes in `mended`) and, when they have met at R, all three on ("shift"). They are at B before the front
-is used up. Invariant: L to R is as long as R to A, and the front is longer than the back by one more than from L to B.
-In the loops the pointers are called front, left, right, turn, split and end.
+Three more combinations are kept: `back` of [B, E), `turned` of [R, B), and `mended` of [A, B), which is agg[A]. F is
+the window's start and E its end. B splits the front from the back, as in two stacks, and the window's answer is agg[F]
+combined with `back`. When the front is not longer than the back ("flip"), the back joins the front. Then L, R and A
+walk over the front and repair its states: each push or pop moves L and A by one towards each other ("shrink": agg[L] is
+combined with `turned`, the slice before A with `mended`). When they have met at R, all three move on together
+("shift"). They reach B before the front is used up. Invariant: L to R is as long as R to A, and the front is longer
+than the back by one more than the distance from L to B. The loops call the pointers front, left, right, turn, split and
+end.
 
-A slide costs 4 combinations amortised and at worst 6: 1 to push, 2 to mend after each of push and pop, 1 to answer. (5
-and 8 as first published, which combined `turned` anew each time; kept, it is that of DABA Lite.) For any associative
-state: the older one stays on the left. An instance per sliding window answers one range; ranges share the slices alone.
-Windows by rows or by time, historical ones too; a slide of several slices costs as many pushes and pops; a window that
-goes back begins anew. Space: besides the slices, a ring of states per sliding window. Pops wait until the window is
-asked for again: what is then mended with slices that have gone is popped before anyone sees it. Source: Tangwongsan,
-Hirzel, Schneider 2017 and 2021; Shein and Chrysanthis 2020, section 2.2 and table 2.
+A slide costs 4 combinations amortised and 6 at worst: 1 for the push, 2 for the repair after each push and pop, 1 for
+the answer. (As first published 5 and 8, because `turned` was combined each time; DABA Lite keeps it.) For any
+associative state: the older state stays on the left. An instance per sliding window answers one range; ranges share
+only the slices. Windows by rows or by time, historical ones too. A slide of several slices costs as many pushes and
+pops. A window that moves backwards starts again. Space: besides the slices, a ring of states per sliding window. Pops
+are delayed until the window is asked for again. They may repair states with slices already evicted, but such states are
+popped before they are read. Source: Tangwongsan, Hirzel, Schneider 2017 and 2021; Shein and Chrysanthis 2020, section
+2.2 and table 2.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def _shrink_single(
     ints: Ints, floats: Floats, mask: int, area_ints: Ints, area_floats: Floats, base: int, area_mask: int, left: int,
     middle: int, turned: Any, mended: Any,
 ) -> Any:  # fmt: skip
-    """The slice at left is combined up to split, and the one before turn too, which is returned."""
+    """One shrink: extends the states at left and before `middle` (the pointer turn) to split. Returns the latter."""
     here, there = unsigned(base + (left & area_mask)), unsigned(base + ((middle - 1) & area_mask))
     write_state(area_ints, area_floats, here, join_states(read_state(area_ints, area_floats, here), turned))
     result = join_states(read_state(ints, floats, unsigned((middle - 1) & mask)), mended)
@@ -64,9 +66,9 @@ def _answer_single(
     single_ints: Ints, single_floats: Floats, none_ints: Ints, none_floats: Floats, starts: Ints, ends: Ints,
     windows: Ints, result_ints: Ints, result_floats: Floats, done: int, counter: Ints,
 ) -> int:  # fmt: skip
-    """One group: pointers and sums are held in registers while answers are of the same window.
+    """Answers for one group. Pointers and states stay in registers while consecutive answers are of one window.
 
-    A stretch is answered phase by phase: as long as it shrinks, or shifts, there is nothing to decide.
+    A stretch is answered phase by phase: within a phase of shrinks or of shifts, no step needs a test.
     """
     q, steady, w, count = done, done, done - done, starts.shape[0]
     tested, one = steady, min(1, mask)
@@ -103,7 +105,7 @@ def _answer_single(
                     unjoined = (one if split == end else 0) + (one if turn == split and left < right else 0)
                     count_operations(counter, (6 if left < right else 2) * slides - unjoined)
                     if left < right:
-                        # A slice of the front is mended before it is the oldest, so all may be mended first.
+                        # A slice of the front is repaired before it becomes the oldest, so all are repaired first.
                         join_all(area_ints, area_floats, base, area_mask, left, left + 2 * slides, turned)
                         mended = join_backwards(
                             ints, floats, mask, area_ints, area_floats, base, area_mask, turn - 2 * slides, turn, mended
@@ -127,7 +129,7 @@ def _answer_single(
                     back = join_states(back, read_state(ints, floats, unsigned(end & mask)))
                     end += 1
                 if front == split:
-                    if split < end:  # one slice alone
+                    if split < end:  # the window has a single slice
                         write_state(area_ints, area_floats, unsigned(base + (split & area_mask)), back)
                     left = right = turn = split = end
                     back = none
@@ -161,18 +163,18 @@ def _answer_single(
 
 
 @compiled_loop
-def _mend(
+def _repair(
     operation: int, ints: Ints, floats: Floats, mask: int, width: int, pointers: Ints, w: int, area_ints: Ints,
     area_floats: Floats, base: int, area_mask: int, single_ints: Ints, single_floats: Floats, ranks: Ints,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """What is done after every push and every pop."""
+    """The repair step after every push and every pop: flip, shift or shrink."""
     front, left, right, turn, split, end = (
         pointers[0, w], pointers[1, w], pointers[2, w], pointers[3, w], pointers[4, w], pointers[5, w]
     )  # fmt: skip
     back, turned, one = 2 * w * width, (2 * w + 1) * width, min(1, mask)
     if front == split:
-        if split < end:  # one slice alone
+        if split < end:  # the window has a single slice
             copy_states(
                 area_ints, area_floats, (base + (split & area_mask)) * width, single_ints, single_floats, back, width
             )
@@ -203,7 +205,7 @@ def _answer(
     none_floats: Floats, starts: Ints, ends: Ints, windows: Ints, result_ints: Ints, result_floats: Floats, done: int,
     ranks: Ints, counter: Ints,
 ) -> int:  # fmt: skip
-    """Answers from number `done` on, and says how far it came."""
+    """Answers from number `done` on. Returns the first number not answered for lack of room, or the count."""
     q, w, zero, one, count = done, done - done, done - done, min(1, mask), starts.shape[0]
     while q < count:
         if windows.shape[0] > 0:
@@ -225,7 +227,7 @@ def _answer(
                 else:
                     copy_states(single_ints, single_floats, back, ints, floats, source, width)
                 pointers[5, w] += 1
-            _mend(
+            _repair(
                 operation, ints, floats, mask, width, pointers, w, area_ints, area_floats, base, area_mask,
                 single_ints, single_floats, ranks, counter,
             )  # fmt: skip
@@ -245,9 +247,9 @@ def _answer(
 
 
 class DABA(PerWindowAreas):
-    """Six pointers per window, its back and what was turned, and in its area the combinations."""
+    """Per window six pointers, the states `back` and `turned`, and the combinations `agg` in its area."""
 
     POINTERS = 6
     SINGLES = 2
-    LOOPS = _mend, _answer
+    LOOPS = _repair, _answer
     SINGLE_LOOPS = _shrink_single, join_all, join_backwards, answer_stretch, _answer_single

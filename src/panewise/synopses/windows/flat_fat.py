@@ -6,14 +6,14 @@
     leaf     0 1 2 3   4 5 6 7              place p of the ring is node room + p
 
 Invariant: an inner node holds the combination of its leaves, in the order of places, for all slices inserted before the
-last answer. A slice that enters changes the nodes from its leaf up to the root, log2(room) combinations; nodes above
-several slices that enter together are made once. A window is a run of leaves, or two where it goes round the ring, and
-is covered by at most 2 log2(room) nodes a run, taken from the oldest to the newest. Nothing is done on eviction: nodes
-above slices that have gone lie in no window. For any associative state, also one that does not commute; every range and
-every historical window is answered from the one tree, by rows or by time.
+last answer. A slice that enters changes the nodes from its leaf up to the root, which takes log2(room) combinations;
+nodes above several slices that enter together are made once. A window is a run of leaves, or two runs if it wraps
+around the ring. A run is covered by at most 2 log2(room) nodes, combined from the oldest to the newest. Eviction does
+nothing: no window contains nodes above evicted slices. For any associative state, commutative or not. One tree answers
+every range and every historical window, by rows or by time.
 
-Insert and answer O(log n), worst case too. Space: two states per slice held (twice the ring's room). Source: Shein and
-Chrysanthis 2020, section 2.2 and table 2 (after Tangwongsan, Hirzel, Schneider and Wu 2015).
+Insert and answer O(log n), also in the worst case. Space: two states per slice held (twice the ring's room). Source:
+Shein and Chrysanthis 2020, section 2.2 and table 2 (after Tangwongsan, Hirzel, Schneider and Wu 2015).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _update(
     operation: int, ints: Ints, floats: Floats, inner_ints: Ints, inner_floats: Floats, room: int, width: int,
     begin: int, end: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """Makes all nodes above the leaves at places [begin, end), level by level."""
+    """Computes all nodes above the leaves at places [begin, end), level by level."""
     low, high = (begin + room) >> 1, (end - 1 + room) >> 1
     while low > 0:
         count_operations(counter, high - low + 1)
@@ -66,7 +66,7 @@ def _append(
     groups: int, node: int, fresh: bool, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """A node's state, behind those that are in the result; `fresh`: none is."""
+    """Appends a node's state to the result, which is empty if `fresh`."""
     if not fresh:
         count_operations(counter, width // width)
     if node >= room:
@@ -97,7 +97,7 @@ def _cover(
                 operation, ints, floats, inner_ints, inner_floats, room, width, groups, low, fresh, result_ints,
                 result_floats, target, ranks, counter,
             )  # fmt: skip
-            fresh = fresh != fresh  # false, but no literal: each would be compiled for by itself
+            fresh = fresh != fresh  # False, but not a literal, because Numba compiles again for each literal argument
             low += 1
         if high & 1:
             high -= 1
@@ -117,7 +117,7 @@ def _answer(
     operation: int, ints: Ints, floats: Floats, inner_ints: Ints, inner_floats: Floats, room: int, width: int,
     groups: int, starts: Ints, ends: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """All windows; the results are at the identity."""
+    """Answers all windows into results that hold the identity."""
     later = np.empty(TALLEST, np.int64)
     zero, fresh = 0 * room, room > 0
     for q in range(starts.shape[0]):
@@ -143,7 +143,7 @@ def _cover_single(
 ) -> Any:  # fmt: skip
     """The state of the leaves at places [begin, end), joined from both sides towards the middle.
 
-    Whether a level adds a node is what no branch predictor can guess, so each adds two: node 0 is at the identity.
+    No branch predictor can guess whether a level adds a node, so each level adds two nodes. Node 0 has the identity.
     """
     low, high = begin + room, end + room
     nodes = -1
@@ -171,7 +171,7 @@ def _answer_single(
     operation: int, ints: Ints, floats: Floats, inner_ints: Ints, inner_floats: Floats, room: int, starts: Ints,
     ends: Ints, result_ints: Ints, result_floats: Floats, counter: Ints,
 ) -> None:  # fmt: skip
-    """The same for one group, with the identity in place of what is empty."""
+    """Answers all windows for one group, into results that hold the identity."""
     for q in range(starts.shape[0]):
         if starts[q] >= ends[q]:
             continue
@@ -207,7 +207,7 @@ class FlatFat(SliceRing):
 
     def _renew(self) -> None:
         self._inner_ints, self._inner_floats = identity(self.kind, self._room * self.width)
-        self._updated = self.first  # slices before it are in the nodes above them
+        self._updated = self.first  # the nodes above slices before this one are up to date
 
     @property
     def bytes_held(self) -> int:
@@ -217,7 +217,7 @@ class FlatFat(SliceRing):
         return [self._ints, self._inner_ints]
 
     def _bring_up_to_date(self, ranks: Ints) -> None:
-        """The nodes above slices that entered since the last answer; evicted ones lie in no window."""
+        """Computes the nodes above slices that entered since the last answer."""
         low, length = self._updated & (self._room - 1), self.after - self._updated
         runs = [(low, min(low + length, self._room)), (0, low + length - self._room)]
         update = self._update_one if self.width == 1 else self._update_many

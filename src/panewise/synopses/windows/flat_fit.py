@@ -1,22 +1,23 @@
-"""FlatFIT: partials that remember how far they reach, and pointers that skip what they cover.
+"""FlatFIT: each position has a partial over several slices, and a pointer past these slices.
 
-Invariant: `fit[i]` is the combination of the slices [i, pointer[i]), at first slice i alone. To answer [start, end) the
-pointers are followed from `start`; then, from the last position visited back to the first, each takes in what comes
-after it and points to `end`. The first of them is the answer, and the next one finds two or three positions to visit:
+Invariant: `fit[i]` is the combination of the slices [i, pointer[i]); at first that is slice i alone. To answer [start,
+end), the pointers are followed from `start`. Then, from the last visited position back to the first, each partial is
+combined with the next one, and its pointer set to `end`. The first partial is the answer, and the next answer visits
+only two or three positions:
 
     slice        4    5    6    7    8    9          answer [4, 9): 4 -> 8 -> 9, and afterwards 4 -> 9
     pointer      8    8    8    8    9               answer [5, 10): 5 -> 8 -> 9 -> 10, and afterwards 8 -> 10, 5 -> 10
 
-Every so many slides as the window has slices no pointer skips anything ("window reset"), and all slices are visited.
-Insert O(1); answer 3 combinations amortised, at worst one per slice of the window (Shein and Chrysanthis 2020, section
-2.2 and table 2). For any associative state, also one that does not commute: older states stay on the left. One
-structure serves all ranges, 3 combinations each. It is for windows whose ends ascend, by rows or by time: a window that
-ends before one that was answered is answered too, but slice by slice where pointers lead past its end, so that
-historical windows get nothing from it. Space: the slices, and a state and a pointer per slice of the longest window.
+Once in as many slides as the window has slices, no pointer skips anything ("window reset"), and all slices are visited.
+Insert O(1); an answer costs 3 combinations amortised, at worst one per slice of the window (Shein and Chrysanthis 2020,
+section 2.2 and table 2). For any associative state, commutative or not: older states stay on the left. One structure
+serves all ranges, with 3 combinations each. It is meant for windows whose ends ascend, by rows or by time. A window
+that ends before a previous one is answered too, but slice by slice where pointers lead past its end, so historical
+windows gain nothing. Space: the slices, and a state and a pointer per slice of the longest window.
 
-States and pointers lie in rings with room for the longest window. No pointer leads further than that, so one that was
-left by a slice a whole ring ago does not lead past the slice that uses its place now, and one of a slice a whole ring
-later leads past the end of any window here: a pointer says by itself whether it is to be followed.
+States and pointers are in rings with room for the longest window, and no pointer leads further than that. So a pointer
+left from a slice one ring earlier does not lead past the slice that now has its place, and the pointer of a slice one
+ring later leads past the end of any window here. In both cases its value alone shows that it must not be followed.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from panewise.synopses.counting import count_operations, loop_for, new_counter
 from panewise.synopses.single_states import join_states, read_state, single_loops, write_state
 from panewise.synopses.slice_ring import LEAST_ROOM, SliceRing, copy_states
 
-BLOCK = 256  # windows that slide by one slice each and are looked at together
+BLOCK = 256  # windows that are tested together for sliding by one slice each
 
 
 @compiled_loop
 def _visit(pointers: Ints, start: int, end: int, visited: Ints) -> int:
-    """Follows the pointers from `start` to `end`; how many positions were visited, or -1 where one leads too far."""
+    """Follows the pointers from `start` to `end`. Returns the number of positions, or -1 if one leads too far."""
     mask = pointers.shape[0] - 1
     depth, position = 0, start
     while position < end:
@@ -54,7 +55,7 @@ def _answer_apart(
     width: int, groups: int, start: int, end: int, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """A window that ends before one that was answered: pointers that lead too far are passed over."""
+    """Answers a window that ends before a previous one; pointers that lead past its end are ignored."""
     fit_mask = pointers.shape[0] - 1
     position, one = start, min(1, width)
     while position < end:
@@ -79,7 +80,7 @@ def _answer(
     visited: Ints, untouched: Ints, width: int, groups: int, starts: Ints, ends: Ints, result_ints: Ints,
     result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """All windows, in the order given; the results are at the identity."""
+    """Answers all windows, in the order given, into results that hold the identity."""
     fit_mask = pointers.shape[0] - 1
     for q in range(starts.shape[0]):
         start, end, target = starts[q], ends[q], q * groups
@@ -109,7 +110,7 @@ def _answer(
 
 @compiled_loop
 def _go_up_by(numbers: Ints, step: int) -> bool:
-    """Whether each is so much more than the one before."""
+    """Whether each number is `step` more than the one before."""
     astray = numbers[0] ^ numbers[0]
     for k in range(numbers.shape[0]):
         astray |= numbers[k] - (numbers[0] + step * k)
@@ -121,10 +122,10 @@ def _slide_single(
     ints: Ints, floats: Floats, mask: int, fit_ints: Ints, fit_floats: Floats, pointers: Ints, anchor: int, reach: int,
     starts: Ints, ends: Ints, q: int, result_ints: Ints, result_floats: Floats, counter: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Answers window q and those after it as long as their first pointer leads to the anchor; says where it stopped.
+    """Answers window q and those after it as long as their first pointer leads to the anchor.
 
-    All new slices go to the anchor until the next reset, so its state stays in a register. Places are unsigned because
-    a signed index is checked for being negative.
+    Returns the first window not answered and the end of the anchor's partial. Until the next reset all new slices are
+    combined into the partial of the anchor, so its state stays in a register. Places are unsigned as in `per_window`.
     """
     fit_mask = pointers.shape[0] - 1
     first, old, one = q, reach, min(1, anchor)
@@ -169,7 +170,7 @@ def _reset_single(
     ints: Ints, floats: Floats, mask: int, fit_ints: Ints, fit_floats: Floats, pointers: Ints, start: int, end: int,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """A window reset: no pointer skips anything, and each slice takes in what comes after it."""
+    """A window reset: no pointer skips anything, and each slice is combined with all later ones of the window."""
     fit_mask = pointers.shape[0] - 1
     total = read_state(ints, floats, np.uint64((end - 1) & mask))
     write_state(fit_ints, fit_floats, np.uint64((end - 1) & fit_mask), total)
@@ -187,9 +188,9 @@ def _compress_single(
     ints: Ints, floats: Floats, mask: int, fit_ints: Ints, fit_floats: Floats, pointers: Ints, visited: Ints,
     depth: int, end: int, counter: Ints,
 ) -> None:  # fmt: skip
-    """From the last position visited to the first, each takes in what comes after it."""
+    """From the last visited position to the first, combines each partial with the next one."""
     fit_mask = pointers.shape[0] - 1
-    total = read_state(ints, floats, np.uint64(visited[0] & mask))  # of no meaning: what is read first replaces it
+    total = read_state(ints, floats, np.uint64(visited[0] & mask))  # only sets the type; the loop replaces it
     for k in range(depth - 1, -1, -1):
         place = np.uint64(visited[k] & fit_mask)
         held = read_state(fit_ints, fit_floats, place)
@@ -207,7 +208,7 @@ def _answer_single(
     visited: Ints, untouched: Ints, width: int, groups: int, starts: Ints, ends: Ints, result_ints: Ints,
     result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The same for one group. The anchor is where the last window's first pointer led."""
+    """Answers all windows for one group. The anchor is where the first pointer of the last window led."""
     fit_mask = pointers.shape[0] - 1
     anchor, reach, q = -1, -1, 0
     while q < starts.shape[0]:
@@ -243,7 +244,7 @@ def _answer_single(
 
 
 class FlatFit(SliceRing):
-    """The ring of slices, and beside it the ring of longer partials with their pointers."""
+    """The ring of slices, and a ring of longer partials with their pointers."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
         super().__init__(kind, width)
@@ -265,12 +266,12 @@ class FlatFit(SliceRing):
             self._answer_one = loop_for(_answer_single, self.kind, counted, **single, **helpers, _answer_apart=apart)
 
     def _make_room(self, longest: int) -> None:
-        """Begins anew, with room for windows of so many slices."""
+        """Makes empty rings with room for windows of up to `longest` slices."""
         room = 1 << (longest - 1).bit_length()
         self._fit_ints, self._fit_floats = identity(self.kind, room * self.width)
         self._pointers = np.full(room, -1, np.int64)
         self._visited = np.empty(room, np.int64)
-        self._untouched = np.zeros(1, np.int64)  # no slice from this one on has been visited
+        self._untouched = np.zeros(1, np.int64)  # the first slice that was never visited
 
     def _renew(self) -> None:
         self._make_room(len(self._pointers))
@@ -290,7 +291,7 @@ class FlatFit(SliceRing):
         lengths = ends - starts
         if lengths.max(initial=0) > len(self._pointers):
             self._make_room(int(lengths.max()))
-        # Windows that are not empty need no identity before they are written.
+        # Only empty windows need results that hold the identity: their results are not written.
         if lengths.min(initial=1) > 0:
             ints, floats = self._buffer.arrays(count * groups)
         else:

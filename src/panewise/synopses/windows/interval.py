@@ -5,11 +5,11 @@
     level 0   |----|----|----|----|----|----|----|----|
     slice       0    1    2    3    4    5    6    7
 
-A node costs one combination, so an insert costs one, amortised; nodes are made when a window first needs them, and
-levels that no window is long enough to use are not made at all. A window is covered by at most 2 log2(slices) nodes.
-Windows that are asked for together share their work: those of one range that slides cost three combinations each, and
-of many ranges that end together each is built on the next shorter one. Nothing is ever subtracted: doubles stay as
-exact as their sum, NaN and infinities leave with their slice. Levels are rings: eviction moves one number.
+A node costs one combination, so an insert costs one, amortised. Nodes are made when a window first needs them, and only
+on levels that some window is long enough to use. A window is covered by at most 2 log2(slices) nodes. Windows that are
+asked for together share work: sliding windows of one range cost three combinations each, and of many ranges that end
+together each is built on the next shorter one. Nothing is ever subtracted, so doubles stay as exact as their sum, and
+NaN and infinities disappear with their slice. Levels are rings, and eviction changes one number.
 
 Every range and every historical window is answered from the same nodes, by rows or by time: slices are numbered, not
 timed. Space: two states per slice held. Source: Arasu and Widom 2004, section 3.1.1; Golab 2006, section 2.3.4.
@@ -30,13 +30,13 @@ from panewise.loops import compiled_loop, is_compiled, is_worth_calling
 from panewise.synopses.counting import count_operations, loop_for, new_counter
 from panewise.synopses.slice_ring import SliceRing, copy_states
 
-BY_HAND = 4096  # slices of the windows of a call that are combined one by one, while no loop is compiled
-BY_HAND_IN_ALL = 64 * BY_HAND  # about half a second, and so as long as it takes to compile the loops
+BY_HAND = 4096  # while no loop is compiled, up to so many slices a call are combined one by one
+BY_HAND_IN_ALL = 64 * BY_HAND  # takes about half a second, as long as compiling the loops
 
 
 @compiled_loop
 def _place(room: int, level: int, node: int) -> int:
-    """Where a node lies: level 0 first, each level half as long as the one before."""
+    """The place of a node. Level 0 comes first; each level is half as long as the one before."""
     return 2 * room - ((2 * room) >> level) + (node & ((room >> level) - 1))
 
 
@@ -46,7 +46,7 @@ def _raise(
     counter: Ints,
 ) -> None:  # fmt: skip
     """Makes the nodes above level 0 whose last slice is one of [begin, end)."""
-    one = min(1, width)  # no literal: each literal argument would be compiled for by itself
+    one = min(1, width)  # not a literal, because Numba compiles again for each literal argument
     for number in range(begin, end):
         level = 1
         while level <= tallest and ((number + 1) & ((1 << level) - 1)) == 0:
@@ -65,7 +65,7 @@ def _cover(
     operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, position: int,
     end: int, fresh: bool, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints, counter: Ints,
 ) -> bool:  # fmt: skip
-    """Appends the slices [position, end) to a result, which is empty where `fresh`; says whether it still is."""
+    """Appends the slices [position, end) to a result, which is empty if `fresh`. Returns whether it still is."""
     one = min(1, width)
     while position < end:
         level = 0
@@ -88,8 +88,8 @@ def _answer_nested(
     ends: Ints, result_ints: Ints, result_floats: Floats, int_identity: Ints, float_identity: Floats, ranks: Ints,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """Windows in any order; one that ends where the one before it does, and contains it, is built on that."""
-    one, anew = min(1, width), room > 0  # no literals: each would be compiled for by itself
+    """Answers windows in any order. A window that contains the one before it and ends with it is built on it."""
+    one, anew = min(1, width), room > 0  # not literals, because Numba compiles again for each literal argument
     for q in range(starts.shape[0]):
         target = q * groups
         end = ends[q]
@@ -120,15 +120,15 @@ def _answer_sliding(
     operation: int, ints: Ints, floats: Floats, room: int, width: int, groups: int, tallest: int, starts: Ints,
     ends: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """Non-empty windows whose starts and ends both ascend: runs of them that share a slice are answered together.
+    """Answers non-empty windows whose starts and ends both ascend. Runs that share a slice are answered together.
 
-    the run's windows   |---------:----|          left of the split: suffixes, made from the right to the left
-                          |-------:------|        right of it: prefixes, made from the left to the right
+    the run's windows   |---------:----|          left of the split: suffixes, made from right to left
+                          |-------:------|        right of it: prefixes, made from left to right
                              |----:---------|     so each window costs three combinations, whatever its length
     """
     part_ints = np.empty((ints.shape[0], groups), np.int64)
     part_floats = np.empty((floats.shape[0], groups), np.float64)
-    zero, one, anew = 0 * room, min(1, width), room > 0  # no literals: each would be compiled for by itself
+    zero, one, anew = 0 * room, min(1, width), room > 0  # not literals: Numba compiles again for each literal argument
     first = zero
     while first < starts.shape[0]:
         last = first
@@ -171,7 +171,7 @@ def _answer_sliding(
 
 @compiled_loop
 def _survey(starts: Ints, ends: Ints) -> tuple[int, bool]:
-    """The longest window, and whether all are non-empty and move forwards, start and end."""
+    """The longest window, and whether all windows are non-empty and none has a start or end before the previous one."""
     longest, sliding = 0, True
     for q in range(starts.shape[0]):
         longest = max(longest, ends[q] - starts[q])
@@ -191,8 +191,8 @@ class IntervalSynopsis(SliceRing):
         self.counter = new_counter()
         self.choose_loops(counted=False)
         self._combine: Any = combine_of(kind) or combine_run
-        self._tallest = 0  # levels above are not kept: no window so far was long enough to use them
-        self._raised = 0  # slices before it are in all their nodes
+        self._tallest = 0  # highest level kept; no window so far was long enough to use higher ones
+        self._raised = 0  # the nodes of slices before this one are complete
         self._int_identity = np.array(kind.int_identity, np.int64)
         self._float_identity = np.array(kind.float_identity, np.float64)
 
@@ -207,9 +207,9 @@ class IntervalSynopsis(SliceRing):
         self._raised = self.first
 
     def _ready(self, tallest: int, ranks: Ints) -> None:
-        """Makes the nodes, of as many levels as a window now needs, that are still missing.
+        """Makes the missing nodes of levels up to `tallest`, which a window now needs.
 
-        Nodes that reach before `first` are never read, so they may be anything.
+        Nodes that reach before `first` are never read, so their states do not matter.
         """
         if tallest > self._tallest:
             self._tallest, self._raised = tallest, self.first
@@ -232,7 +232,7 @@ class IntervalSynopsis(SliceRing):
         loop = self._sliding if sliding else self._nested
         if not self._counted and not is_worth_calling(loop, slices, BY_HAND, BY_HAND_IN_ALL):
             return self._answer_by_hand(starts, ends, ranks, groups)
-        # Many windows of one range share their slices as it is: levels help where few windows are long.
+        # Many windows of one range share their slices without levels. Levels help if few windows are long.
         levels = 0
         if longest > 1 and not (sliding and longest <= 2 * count):
             levels = int(longest).bit_length() - 1
@@ -249,7 +249,7 @@ class IntervalSynopsis(SliceRing):
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
     def _answer_by_hand(self, starts: Ints, ends: Ints, ranks: Ints, groups: int) -> tuple[Ints, Floats]:
-        """A few short windows, slice by slice: a first answer need not wait until the loops above are compiled."""
+        """Answers a few short windows slice by slice, so that a first answer need not wait for the loops to compile."""
         combine, operation = self._combine, int(self.kind.operation)
         shape = len(starts), groups
         ints, floats = identity(self.kind, len(starts) * groups)

@@ -1,23 +1,24 @@
 """L-INT: states over intervals that begin at a landmark or end just before one, in classes of window widths.
 
-The windows of 2^k to 2^(k+1) - 1 slices are class k. Its landmarks are the slices whose number is a multiple of 2^k, so
-every window of the class has one inside, less than 2^k slices after its start, and is the union of two intervals:
+Class k has the windows of 2^k to 2^(k+1) - 1 slices. Its landmarks are the slices whose number is a multiple of 2^k. So
+every window of the class contains a landmark, less than 2^k slices after its start, and is the union of two intervals:
 
     landmark             L                 L + 2^k
     window       [-------|------------------------)
                  before[s]      since[L][e - 1]
 
 Invariant, for each class in use and all slices inserted before the last answer: `before[s]` is the combination of the
-slices from s up to the next landmark, made when that is reached; `since[L][i]` that of the slices from landmark L to
-slice i, for the two last landmarks up to i (even and odd ones in an array each). No window reaches further back.
+slices from s up to the next landmark, computed when that landmark is reached. `since[L][i]` is the combination of the
+slices from landmark L to slice i, for the last two landmarks up to i; even and odd landmarks have an array each. No
+window reaches further back.
 
-An answer is one combination at most, whatever its width; a slice that enters costs three combinations per class in use
-(amortised: `before` of a whole block is made at once). A class is made when a window of its widths is first asked for,
-and dropped with the last sliding window that used it. For any associative state, older ones on the left; historical
-windows and windows by time are answered alike. Space: three states per slice held and class.
+An answer costs at most one combination, whatever its width. A slice that enters costs three combinations per class in
+use, amortised, because `before` is computed for a whole block at once. A class is made when a window of its widths is
+first asked for, and dropped with the last sliding window that used it. For any associative state, older states on the
+left. Windows may be historical, and by rows or by time. Space: three states per slice held and class.
 
-Source: Arasu and Widom 2004, section 3.1.2 (figure 5, theorems 3.3 and 3.4), with the ratio c = 2 of widths in a class;
-taking the first landmark after a start spares the paper's longer intervals before a landmark.
+Source: Arasu and Widom 2004, section 3.1.2 (figure 5, theorems 3.3 and 3.4), with the ratio c = 2 of widths in a class.
+Because the first landmark after a start is used, the paper's longer intervals before a landmark are not needed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CLASSES = 63
 
 @compiled_loop
 def _note_classes(starts: Ints, ends: Ints, windows: Ints, noted: Ints) -> int:
-    """Notes in one bit a class which ones each sliding window uses; all classes that are used, in the same form."""
+    """Notes which classes each sliding window uses, one bit per class. Returns the bits of all classes used."""
     used = 0
     for q in range(starts.shape[0]):
         length, level = ends[q] - starts[q], 0
@@ -56,7 +57,7 @@ def _extend(
     operation: int, ints: Ints, floats: Floats, class_ints: Ints, class_floats: Floats, base: int, level: int,
     room: int, width: int, first: int, begin: int, end: int, anew: bool, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """Takes the slices [begin, end) into the class whose three rings stand from slot `base` on."""
+    """Adds the slices [begin, end) to the class whose three rings start at slot `base`."""
     step, one = 1 << level, min(1, width)
     for number in range(begin, end):
         slot = (number & (room - 1)) * width
@@ -88,7 +89,7 @@ def _answer(
     width: int, groups: int, starts: Ints, ends: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """All windows; the results are at the identity. `places` says which of the classes held a level is."""
+    """Answers all windows into results that hold the identity. `places` has the position of each class held."""
     one = min(1, width)
     for q in range(starts.shape[0]):
         start, end, target = starts[q], ends[q], q * groups
@@ -123,7 +124,7 @@ class LInt(SliceRing):
         super().__init__(kind, width)
         self.counter = new_counter()
         self.choose_loops(counted=False)
-        self._noted = np.zeros(1, np.int64)  # per sliding window, a bit for each class that it used
+        self._noted = np.zeros(1, np.int64)  # per sliding window, one bit for each class that it used
         self._levels: list[int] = []  # the classes held
         self._hold([])
 
@@ -133,10 +134,10 @@ class LInt(SliceRing):
         self._one = loop_for(_extend, self.kind, counted, **slots), loop_for(_answer, self.kind, counted, **slots)
 
     def _hold(self, levels: list[int]) -> None:
-        """Holds these classes; those that were held before are copied, the others begin anew."""
+        """Holds these classes from now on. Classes held before are copied, the others are empty."""
         size = 3 * self._room * self.width
         ints, floats = identity(self.kind, len(levels) * size)
-        reached = np.full(len(levels), -1, np.int64)  # slices before it are in the class; -1: none is
+        reached = np.full(len(levels), -1, np.int64)  # slices before this one are in the class; -1: none
         for new, level in enumerate(levels):
             if level in self._levels:
                 old, here = self._levels.index(level), slice(new * size, (new + 1) * size)
@@ -200,7 +201,7 @@ class LInt(SliceRing):
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
     def drop_window(self, window: int) -> None:
-        """Its classes go unless another sliding window uses them."""
+        """Drops the classes that no other sliding window uses."""
         if window < len(self._noted):
             self._noted[window] = 0
         used = int(np.bitwise_or.reduce(self._noted))

@@ -1,20 +1,20 @@
 """Materialize-all: the answer of every sliding window asked for so far is kept up to date with every slice.
 
-Invariant: for each sliding window registered, by the number under which it is asked for, the combination of the last
-`length` slices before `now` is held. A window is registered when it is first asked for, and anew when it comes with
-another length, from its slices. Time goes from slice to slice: each one that enters, up to the end of the window that
-is asked for, or up to the newest when slices are evicted, changes the answers of all windows registered, whether they
-are asked for or not.
+Invariant: for each registered sliding window, identified by its number, it holds the combination of the last `length`
+slices before `now`. A window is registered, from its slices, when it is first asked for, and again when its length
+changes. `now` advances slice by slice: to the end of each window that is asked for, and to the newest slice when slices
+are evicted. Each slice that enters changes the answers of all registered windows, whether they are asked for or not.
 
     answer of a registered window   a copy
     slice that enters               invertible states: two operations per window (the new slice is added, the oldest one
-                                    taken away); others: all answers anew, one combination per slice of the longest
-                                    window and one per window, each answer built on the next shorter one
+                                    subtracted); others: all answers are recomputed, with one combination per slice of
+                                    the longest window and one per window, each answer built on the next shorter one
 
-So it is good where lookups are many and slices few, and bad otherwise: the other end, from `panes`, of the trade that
-the techniques between them balance. It is for windows that end with the newest slice, by rows, whose lengths in slices
-stay the same: others (by time, historical) are answered too, each from its slices. For any associative state, older
-ones on the left. Space: the slices, and one state per window. Source: Arasu and Widom 2004, sections 1.2 and 6.1.
+So it is good for many lookups and few slices, and bad otherwise. It is one end of the trade-off between the cost of a
+slice and that of an answer; `panes` is the other end. It is meant for windows by rows that end with the newest slice
+and whose lengths in slices do not change. Other windows (by time, historical) are answered too, each from its slices.
+For any associative state, older states on the left. Space: the slices, and one state per window. Source: Arasu and
+Widom 2004, sections 1.2 and 6.1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from panewise.synopses.counting import count_operations, loops_for, new_counter
 from panewise.synopses.single_states import slot_loops
 from panewise.synopses.slice_ring import SliceRing, copy_states
 
-NOW, INVERTIBLE = 0, 1  # in `clock`
+NOW, INVERTIBLE = 0, 1  # elements of `clock`
 
 
 @compiled_loop
@@ -40,7 +40,7 @@ def _fold(
     operation: int, ints: Ints, floats: Floats, mask: int, width: int, groups: int, start: int, end: int,
     target_ints: Ints, target_floats: Floats, target: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The slices [start, end), at least one, one by one."""
+    """Combines the slices [start, end), at least one, into the target."""
     copy_states(target_ints, target_floats, target, ints, floats, (start & mask) * width, groups)
     for position in range(start + 1, end):
         combine_run(
@@ -53,7 +53,7 @@ def _fold(
 def _slide(
     ints: Ints, held_ints: Ints, mask: int, width: int, lengths: Ints, order: Ints, now: int, counter: Ints
 ) -> None:
-    """Slice `now` enters, and the oldest one of each window is taken away."""
+    """Adds slice `now` to all windows and subtracts the oldest slice of each."""
     enters = (now & mask) * width
     for k in range(order.shape[0]):
         window = order[k]
@@ -69,7 +69,7 @@ def _make_all(
     operation: int, ints: Ints, floats: Floats, held_ints: Ints, held_floats: Floats, mask: int, width: int,
     lengths: Ints, order: Ints, now: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The answers of all windows that end before slice `now`; `order` has the shortest first."""
+    """Computes the answers of all windows that end before slice `now`. `order` has the shortest window first."""
     one = min(1, width)
     for k in range(order.shape[0]):
         target, start, end = order[k] * width, now - lengths[order[k]], now
@@ -93,7 +93,7 @@ def _pass_time(
     operation: int, ints: Ints, floats: Floats, held_ints: Ints, held_floats: Floats, mask: int, width: int,
     lengths: Ints, order: Ints, clock: Ints, end: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """Every slice up to `end` enters, and all answers are brought up to date with each."""
+    """Lets every slice before `end` enter, and updates all answers with each."""
     if order.shape[0] > 0:
         for now in range(clock[NOW], end):
             if clock[INVERTIBLE] != 0:
@@ -108,7 +108,7 @@ def _pass_time(
 
 @compiled_loop
 def _register(lengths: Ints, order: Ints, count: int, window: int, length: int) -> int:
-    """Gives a window its length and its place in the order, the shortest first; how many windows there are."""
+    """Sets a window's length and its place in the order, shortest first. Returns the number of windows."""
     if lengths[window] > 0:
         place = 0
         while order[place] != window:
@@ -131,7 +131,7 @@ def _answer(
     groups: int, lengths: Ints, order: Ints, count: int, clock: Ints, starts: Ints, ends: Ints,
     windows: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> int:  # fmt: skip
-    """All windows; the results are at the identity. Says how many windows are registered then."""
+    """Answers all windows into results that hold the identity. Returns the number of registered windows."""
     for q in range(starts.shape[0]):
         start, end, window, target = starts[q], ends[q], windows[q], q * groups
         if start >= end:
@@ -168,7 +168,7 @@ class MaterializeAll(SliceRing):
         super().__init__(kind, width)
         self.counter = new_counter()
         self.choose_loops(counted=False)
-        self._ranks = np.empty(0, np.int64)  # those that came with the last slices
+        self._ranks = np.empty(0, np.int64)  # from the last call of `insert_from`
         self._renew()
 
     def choose_loops(self, counted: bool) -> None:
@@ -180,13 +180,13 @@ class MaterializeAll(SliceRing):
         return chosen["_pass_time"], chosen["_answer"]
 
     def _renew(self) -> None:
-        """No window is registered."""
+        """Forgets all registered windows."""
         self._registered = 0
         self._clock = np.array([self.first, self.kind.algebra.invertible and not self.kind.float_fields], np.int64)
         self._make_room(1)
 
     def _make_room(self, windows: int) -> None:
-        """For windows of numbers below this one; those registered stay."""
+        """Makes room for windows with numbers below `windows`; registered windows stay."""
         lengths, order = np.zeros(windows, np.int64), np.zeros(windows, np.int64)
         ints, floats = identity(self.kind, windows * self.width)
         if self._registered:
@@ -201,7 +201,7 @@ class MaterializeAll(SliceRing):
         return super().bytes_held + sum(array.nbytes for array in own)
 
     def int_arrays(self) -> list[Ints]:
-        self._renew()  # the ranks that came with the last slices are of other codes now
+        self._renew()  # the caller changes the codes, so the ranks of the last slices become invalid
         return [self._ints]
 
     def insert_from(self, ints: Ints, floats: Floats, rooms: Ints, ranks: Ints) -> None:
@@ -212,12 +212,12 @@ class MaterializeAll(SliceRing):
         self._ranks = ranks
 
     def _oldest(self) -> int:
-        """The first slice of the longest window registered. It may have been evicted, but it still lies in the ring."""
+        """The first slice of the longest registered window. It may have been evicted, but it is still in the ring."""
         longest = int(self._lengths[self._order[self._registered - 1]]) if self._registered else 0
         return int(self._clock[NOW]) - longest if longest else self.after
 
     def evict(self, before: int) -> None:
-        """Slices that no answer has passed yet are passed now: they change all answers though none is asked for."""
+        """Evicts slices. Slices that have not entered yet enter first, because they may need evicted slices."""
         if self._registered and before > self._oldest() and self._clock[NOW] < self.after:
             pass_time, _ = self._one if self.width == 1 else self._many
             pass_time(
@@ -246,7 +246,7 @@ class MaterializeAll(SliceRing):
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
     def drop_window(self, window: int) -> None:
-        """It is no longer kept up to date."""
+        """Removes a window from the registered ones."""
         if window < len(self._lengths) and self._lengths[window]:
             kept = [other for other in self._order[: self._registered].tolist() if other != window]
             self._registered = len(kept)

@@ -1,10 +1,9 @@
-"""Panes (the basic interval synopsis): the slices' partials alone; an answer goes through all of its window's.
+"""Panes (the basic interval synopsis): only the partials of slices; an answer combines all partials of its window.
 
-Invariant: the ring holds one partial per slice, and nothing else. Insert O(1), evict O(1), answer one combination per
-slice of the window, less one. For any associative state, oldest first, so also for one that does not commute; every
-range and every historical window is answered from the same ring, by rows or by time. It is the least space that any
-technique can do with, and the naive end of the trade of space against the time of an answer: it is also
-materialize-none of Arasu and Widom 2004, section 6.1.
+Invariant: the ring holds one partial per slice, and nothing else. Insert O(1), evict O(1); an answer costs one
+combination per slice of the window, minus one. For any associative state, commutative or not, since the oldest comes
+first. The ring answers every range and every historical window, by rows or by time. No technique needs less space, and
+none needs more time for an answer. It is also the materialize-none of Arasu and Widom 2004, section 6.1.
 
 Source: Golab 2006, section 2.3.4 (basic interval synopsis); Shein and Chrysanthis 2020, section 2.2 (Panes).
 """
@@ -28,7 +27,7 @@ def _answer(
     operation: int, ints: Ints, floats: Floats, mask: int, width: int, groups: int, starts: Ints, ends: Ints,
     result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """All windows; the results are at the identity."""
+    """Answers all windows into results that hold the identity."""
     for q in range(starts.shape[0]):
         if starts[q] >= ends[q]:
             continue
@@ -46,7 +45,7 @@ def _answer_single(
     operation: int, ints: Ints, floats: Floats, mask: int, width: int, groups: int, starts: Ints, ends: Ints,
     result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The same for one group: the state stays in a register, and places, which never are negative, are unsigned."""
+    """Answers all windows for one group. The state stays in a register; places are unsigned as in `per_window`."""
     for q in range(starts.shape[0]):
         if starts[q] >= ends[q]:
             continue

@@ -1,16 +1,16 @@
-"""What techniques share that keep an instance per sliding window and move it from position to position.
+"""The base of techniques that keep an instance per sliding window and move it from position to position.
 
 Each window has a column of `pointers`, the first its start and the last its end, in slices:
 
           a = start          b = end
     ..|----|----|----|----|----|....          asked for [s, e) with a <= s < b <= e: slices b to e are pushed and
-             s                      e         a to s popped; asked for anything else, it begins anew at s
+             s                      e         a to s popped; asked for anything else, it starts again at s
 
-All answers of a call are one compiled loop. It stops early, and says where, at a window that has no column yet or too
-little room; then there is made room, and it goes on. A column of zeros is an empty instance.
+One compiled loop computes all answers of a call. At a window that has no column or too little room it stops and returns
+the number of the answer; the caller makes room and calls it again. A column of zeros is an empty instance.
 
-Where there is one group and a window is asked for slice after slice, its answers are a stretch: both ends move by one.
-Loops ask `is_steady` about STRETCH answers at once and then do without all tests.
+With one group, consecutive answers of one window whose starts and ends both move by one slice are a stretch. Loops ask
+`is_steady` once for STRETCH answers and then run without tests.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from panewise.synopses.counting import loops_for, new_counter
 from panewise.synopses.single_states import join_states, read_state, single_loops, write_state
 from panewise.synopses.slice_ring import SliceRing
 
-STRETCH = 1024  # answers: their starts and ends still lie in the first cache when they have been tested
+STRETCH = 1024  # answers; few enough that their starts and ends stay in the first-level cache
 LEAST_AREA = 16  # states
-unsigned: Any = np.uint64  # an index that is unsigned needs no test for counting from the end
+unsigned: Any = np.uint64  # an unsigned index needs no test for being negative
 
 
 @compiled_loop
 def is_steady(starts: Ints, ends: Ints, windows: Ints, q: int, count: int) -> bool:
     """Whether the answers from q on are of one window, and each starts and ends one slice after the one before."""
-    odd = 0  # no way out of these loops, so that they do several at a time
+    odd = 0  # the loops have no early exit, so that they are vectorised
     start, end = starts[q : q + count], ends[q : q + count]
     first_start, first_end = start[0], end[0]
     for i in range(count):
@@ -54,9 +54,10 @@ def join_backwards(
     ints: Ints, floats: Floats, mask: int, area_ints: Ints, area_floats: Floats, base: int, area_mask: int, first: int,
     after: int, state: Any,
 ) -> Any:  # fmt: skip
-    """The slices [first, after), the newest first, each joined with all behind it and `state`, into the window's area.
+    """Writes to the window's area, for each slice of [first, after), its combination with all later ones and `state`.
 
-    Rings are gone through in parts that do not go round, here and below: an index is then one number that counts on.
+    It goes from the newest slice to the oldest and returns the last combination. Here and in the loops below, rings are
+    traversed in parts that do not wrap around, so that an index only counts on.
     """
     p = after
     while p > first:
@@ -72,7 +73,7 @@ def join_backwards(
 def join_all(
     area_ints: Ints, area_floats: Floats, base: int, area_mask: int, first: int, after: int, state: Any
 ) -> None:
-    """`state` is joined to what the area holds for each of the slices [first, after)."""
+    """Appends `state` to the area's state of each of the slices [first, after)."""
     p = first
     while p < after:
         place = base + (p & area_mask)
@@ -88,7 +89,7 @@ def answer_stretch(
     ints: Ints, floats: Floats, mask: int, end: int, area_ints: Ints, area_floats: Floats, base: int, area_mask: int,
     start: int, back: Any, result_ints: Ints, result_floats: Floats, q: int, count: int,
 ) -> Any:  # fmt: skip
-    """Answers of a front in the area and a back that grows by a slice each, which is returned."""
+    """Answers `count` windows from the front in the area and a back that grows by a slice each. Returns the back."""
     done = q - q
     while done < count:
         source, place = (end + done) & mask, (start + done) & area_mask
@@ -128,7 +129,7 @@ class PerWindow(SliceRing):
     def _advance(
         self, starts: Ints, ends: Ints, windows: Ints, groups: int, ints: Ints, floats: Floats, done: int, ranks: Ints
     ) -> int:
-        """Answers from number `done` on; the number of the first that there is no room for, or how many there are."""
+        """Answers from number `done` on. Returns the first number not answered for lack of room, or the count."""
         raise NotImplementedError
 
     def _renew(self) -> None:
@@ -152,7 +153,7 @@ class PerWindow(SliceRing):
         return ints.reshape(self.kind.int_fields, *shape), floats.reshape(self.kind.float_fields, *shape)
 
     def _make_room(self, starts: Ints, ends: Ints, windows: Ints) -> None:
-        """Columns for the windows of these answers."""
+        """Makes columns for the windows of these answers."""
         held, needed = self._pointers.shape[1], int(windows.max()) + 1 if len(windows) else 1
         if needed > held:
             pointers = np.zeros((self.POINTERS, max(needed, 2 * held)), np.int64)
@@ -161,15 +162,15 @@ class PerWindow(SliceRing):
 
 
 class PerWindowAreas(PerWindow):
-    """And, per window, some single states and an area of states for as many slices as it was long: a ring of its own.
+    """Adds, per window, a few single states and an area: a ring of states for as many slices as the window was long.
 
-    Areas are parts of one pair of arrays, each a power of two; a window that outgrows its area gets one at the end and
-    begins anew. What the old ones leave behind is less than what is in use.
+    Areas are parts of one pair of arrays; their sizes are powers of two. A window that outgrows its area gets a new one
+    at the end of the arrays and starts again. Abandoned areas take less space than those in use.
     """
 
     SINGLES = 1  # states per window
 
-    # Loops for many groups and for one: each may call those before it, the last one answers.
+    # Loops for many groups and for one group. Each may call those before it; the last one answers.
     LOOPS: tuple[Any, ...]
     SINGLE_LOOPS: tuple[Any, ...]
 
@@ -213,7 +214,7 @@ class PerWindowAreas(PerWindow):
     def _renew(self) -> None:
         super()._renew()
         columns = self._pointers.shape[1]
-        self._areas: Ints = np.zeros((2, columns), np.int64)  # where the area begins, and its size, in slices
+        self._areas: Ints = np.zeros((2, columns), np.int64)  # begin and size of each area, in slices
         self._used = 0
         self._area_ints, self._area_floats = identity(self.kind, 0)
         self._single_ints, self._single_floats = identity(self.kind, columns * self.SINGLES * self.width)
@@ -237,7 +238,7 @@ class PerWindowAreas(PerWindow):
         )
 
     def _grown(self, ints: Ints, floats: Floats, states: int) -> tuple[Ints, Floats]:
-        """The arrays, or larger ones with the same at their beginning."""
+        """The arrays, or larger copies if they have no room for this many states of `width` groups."""
         held, needed = max(ints.shape[1], floats.shape[1]), states * self.width
         if needed <= held:
             return ints, floats

@@ -6,14 +6,14 @@
                         14  15  16  17
 
 The heights of two siblings differ by at most one (Adelson-Velsky and Landis). Slices enter at the right end and leave
-at the left one, so a subtree only ever gets too high on its right, and left rotations mend it. The states on the two
-outer paths are stale while slices enter or leave, and are made anew from below once for all slices of a call; a node
-that leaves an outer path in a rotation is made at once. So a slice that enters costs O(log n) steps and combinations
-when it comes alone, fewer with others; the same when it leaves. An answer goes down to the window's ends and combines
-O(log n) nodes from the left to the right. Slices enter and leave the tree when an answer is asked for.
+at the left end, so a subtree can only become too high on its right, and left rotations rebalance it. While slices enter
+or leave, the states on the two outer paths are stale; they are recomputed from below once for all slices of a call. A
+node that a rotation moves off an outer path is recomputed at once. So a slice that enters or leaves alone costs O(log
+n) steps and combinations, and several together cost less each. An answer descends to the window's ends and combines
+O(log n) nodes from left to right. Slices enter and leave the tree when an answer is asked for.
 
-For any associative state, also one that does not commute; every range and every historical window is answered from the
-one tree, by rows or by time. Space: two states per slice held, and four numbers per inner node.
+For any associative state, commutative or not. One tree answers every range and every historical window, by rows or by
+time. Space: two states per slice held, and four numbers per inner node.
 
 Source: Arasu and Widom 2004, section 3.1.3 (after Chandrasekaran and Franklin 2002), who compare with red-black trees.
 """
@@ -34,8 +34,8 @@ from panewise.synopses.single_states import slot_loops
 from panewise.synopses.slice_ring import SliceRing, copy_states
 
 LEFT, RIGHT, MIDDLE, HEIGHT = 0, 1, 2, 3  # rows of `nodes`; a child below 0 is the leaf of slice -child - 1
-ROOT, FREE, COUNT = 0, 1, 2  # in `tree`: the root, how many nodes are on the free list, how many leaves there are
-TALLEST = 128  # 1.44 log2 of any number of slices
+ROOT, FREE, COUNT = 0, 1, 2  # elements of `tree`: the root, the number of free nodes, the number of leaves
+TALLEST = 128  # above 1.44 log2 of any number of slices
 
 
 @compiled_loop
@@ -53,7 +53,7 @@ def _combine_children(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, mask: int,
     width: int, node: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """A node's state from those of its children."""
+    """Computes a node's state from the states of its children."""
     left, right, target = nodes[LEFT, node], nodes[RIGHT, node], node * width
     if left >= 0:
         copy_states(node_ints, node_floats, target, node_ints, node_floats, left * width, width)
@@ -73,7 +73,7 @@ def _balanced(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, mask: int,
     width: int, node: int, ranks: Ints, counter: Ints,
 ) -> int:  # fmt: skip
-    """The root of this subtree after it has been measured and, where its right side is too high, rotated to the left.
+    """Updates the height of a subtree and rotates it to the left if its right side is too high. Returns its root.
 
           node                   right                    node                      inner
          /    \\                 /    \\                  /    \\                  /      \\
@@ -81,7 +81,8 @@ def _balanced(
             /     \\           /   \\                        /     \\           /   \\   /    \\
            b       c          a     b                   inner      d          a    b  c      d
 
-    On the right outer path `node`, on the left one `right`, becomes an inner one: its state is made, if it comes late.
+    A rotation can move a node off its outer path: `node` off the right path, `right` off the left path. The state of
+    that node is computed here.
     """
     _measure(nodes, node)
     right: int = nodes[RIGHT, node]
@@ -103,11 +104,11 @@ def _balanced(
 
 
 @compiled_loop
-def _mend(
+def _rebalance(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, tree: Ints,
     path: Ints, depth: int, side: int, mask: int, width: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """Measures and rotates along an outer path, from below, as far up as heights change."""
+    """Updates heights and rotates along an outer path, from below, until a height does not change."""
     for k in range(depth - 1, -1, -1):
         node = path[k]
         old = nodes[HEIGHT, node]
@@ -126,7 +127,7 @@ def _enter(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, tree: Ints,
     free: Ints, path: Ints, number: int, mask: int, width: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """A slice becomes the rightmost leaf."""
+    """Adds a slice as the rightmost leaf."""
     tree[COUNT] += 1
     if tree[COUNT] == 1:
         tree[ROOT] = -number - 1
@@ -143,8 +144,10 @@ def _enter(
         tree[ROOT] = node
     else:
         nodes[RIGHT, path[depth - 1]] = node
-    side = RIGHT * width // width  # no literal: each would be compiled for by itself
-    _mend(operation, ints, floats, node_ints, node_floats, nodes, tree, path, depth, side, mask, width, ranks, counter)
+    side = RIGHT * width // width  # not a literal, because Numba compiles again for each literal argument
+    _rebalance(
+        operation, ints, floats, node_ints, node_floats, nodes, tree, path, depth, side, mask, width, ranks, counter
+    )
 
 
 @compiled_loop
@@ -152,7 +155,7 @@ def _leave(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, tree: Ints,
     free: Ints, path: Ints, mask: int, width: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The leftmost leaf goes; its sibling takes the place of their parent."""
+    """Removes the leftmost leaf; its sibling takes the place of their parent."""
     tree[COUNT] -= 1
     if tree[COUNT] == 0:
         return
@@ -170,7 +173,9 @@ def _leave(
     else:
         nodes[LEFT, path[depth - 1]] = nodes[RIGHT, parent]
     side = LEFT * width // width
-    _mend(operation, ints, floats, node_ints, node_floats, nodes, tree, path, depth, side, mask, width, ranks, counter)
+    _rebalance(
+        operation, ints, floats, node_ints, node_floats, nodes, tree, path, depth, side, mask, width, ranks, counter
+    )
 
 
 @compiled_loop
@@ -178,7 +183,7 @@ def _refresh(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, tree: Ints,
     path: Ints, side: int, mask: int, width: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """Makes the states on an outer path, from below."""
+    """Recomputes the states on an outer path, from below."""
     depth, child = 0, tree[ROOT]
     while child >= 0:
         path[depth] = child
@@ -193,7 +198,7 @@ def _advance(
     operation: int, ints: Ints, floats: Floats, node_ints: Ints, node_floats: Floats, nodes: Ints, tree: Ints,
     free: Ints, path: Ints, leaving: int, begin: int, end: int, mask: int, width: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """So many of the oldest leaves go, then the slices [begin, end) enter."""
+    """Removes the `leaving` oldest leaves, then adds the slices [begin, end)."""
     left, right = LEFT * width // width, RIGHT * width // width
     for _ in range(leaving):
         _leave(operation, ints, floats, node_ints, node_floats, nodes, tree, free, path, mask, width, ranks, counter)
@@ -214,7 +219,7 @@ def _append(
     groups: int, child: int, fresh: bool, result_ints: Ints, result_floats: Floats, target: int, ranks: Ints,
     counter: Ints,
 ) -> None:  # fmt: skip
-    """A subtree's state, behind those that are in the result; `fresh`: none is."""
+    """Appends a subtree's state to the result, which is empty if `fresh`."""
     if not fresh:
         count_operations(counter, width // width)
     slot = child * width if child >= 0 else ((-child - 1) & mask) * width
@@ -234,7 +239,10 @@ def _answer(
     path: Ints, first: int, after: int, mask: int, width: int, groups: int, starts: Ints, ends: Ints, result_ints: Ints,
     result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """All windows; the results are at the identity. Subtrees wait on a stack, with their bounds, leftmost on top."""
+    """Answers all windows into results that hold the identity.
+
+    A stack has the pending subtrees with their bounds, the leftmost on top.
+    """
     lows, highs = np.empty(TALLEST, np.int64), np.empty(TALLEST, np.int64)
     for q in range(starts.shape[0]):
         start, end, fresh = starts[q], ends[q], width > 0
@@ -276,7 +284,7 @@ class PSoup(SliceRing):
         self._one = self._loops(counted, slot_loops(self.kind))
 
     def _loops(self, counted: bool, slots: dict[str, Any]) -> tuple[Any, Any]:
-        inner = _combine_children, _balanced, _mend, _enter, _leave, _refresh, _append
+        inner = _combine_children, _balanced, _rebalance, _enter, _leave, _refresh, _append
         chosen = loops_for((*inner, _advance, _answer), self.kind, counted, **slots)
         return chosen["_advance"], chosen["_answer"]
 
@@ -289,7 +297,7 @@ class PSoup(SliceRing):
 
     @property
     def height(self) -> int:
-        """Of the tree, in inner nodes."""
+        """Height of the tree in inner nodes."""
         root = self._tree[ROOT]
         return int(self._nodes[HEIGHT, root]) if self._tree[COUNT] > 1 else 0
 

@@ -1,8 +1,8 @@
-"""Recompute: every answer from its slices' partials, one by one. The slow and obvious oracle of all other techniques.
+"""Recompute: combines every answer from the partials of its slices. The slow and obvious oracle of all techniques.
 
-Insert O(1), evict O(1), answer O(slices) combinations; space: the slices. For any associative state; any range and any
-historical window, by rows or by time, and nothing shared between them. Source: Arasu and Widom 2004,
-section 6.1 (materialize-none).
+Insert O(1), evict O(1), answer O(slices) combinations; space: the slices. For any associative state. Any range and any
+historical window, by rows or by time; windows share nothing. Source: Arasu and Widom 2004, section 6.1
+(materialize-none).
 """
 
 from __future__ import annotations

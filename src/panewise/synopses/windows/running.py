@@ -1,8 +1,8 @@
-"""The running synopsis (R-INT): prefix sums over slices, for states that can be taken away again.
+"""The running synopsis (R-INT): prefix sums over slices, for invertible states.
 
 Invariant: `prefix[k]` is the combination of all slices before slice k. A window [a, b) is `prefix[b] - prefix[a]`, so
-an answer costs one subtraction per group whatever its range, and every range, also a historical one, is answered from
-the same arrays. Insert O(1), evict O(1), answer O(1), per group; space: one prefix per slice held.
+an answer costs one subtraction per group, whatever its range. The same array answers every range, historical windows
+too. Insert O(1), evict O(1), answer O(1), per group; space: one prefix per slice held.
 
 Only integer states are invertible here (counts, sums in two words): two's complement makes the difference of two
 prefixes exact even where a prefix has wrapped. Windows by rows or by time: slices are numbered, not timed. Source:
@@ -27,9 +27,9 @@ LEAST_ROOM = 128  # prefixes
 
 @compiled_loop
 def _insert_one_group(prefix: Ints, mask: int, after: int, part: Ints, places: Ints) -> None:
-    """A block at a time; partials that lie in a row are read in a row.
+    """Appends prefixes in blocks; consecutive partials are read in one run.
 
-    Field after field: rows of a power of two side by side, read and written in turn, would wait for each other.
+    It goes field by field. Alternating between rows whose lengths are powers of two would make reads wait for writes.
     """
     i = 0
     while i < places.shape[0]:
@@ -65,7 +65,7 @@ def _insert(prefix: Ints, room: int, width: int, after: int, part: Ints, places:
 
 @compiled_loop
 def _answer_one_group(prefix: Ints, mask: int, starts: Ints, ends: Ints, result: Ints) -> None:
-    """Windows that slide by one slice, a block of them at a time, are one difference of two runs of prefixes."""
+    """Answers in blocks. A block of windows that slide by one slice is the difference of two runs of prefixes."""
     q = 0
     while q < starts.shape[0]:
         a, b = starts[q] & mask, ends[q] & mask
@@ -101,7 +101,7 @@ class RunningSynopsis:
     """Prefix sums in a ring: the prefix before slice k lies at k mod its room, which is a power of two."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
-        assert kind.algebra.invertible and not kind.float_fields, f"{kind.name} cannot be taken away exactly"
+        assert kind.algebra.invertible and not kind.float_fields, f"{kind.name} cannot be subtracted exactly"
         self.kind = kind
         self.width = width
         self.first = 0
@@ -133,7 +133,7 @@ class RunningSynopsis:
         self.after += len(rooms)
 
     def _move(self, kept: Ints | None, width: int, room: int) -> None:
-        """Into a ring of another size, all groups or those kept."""
+        """Moves the prefixes of all groups, or of the groups `kept`, to a ring of another size."""
         shape = self.kind.int_fields, self._room, self.width
         numbers = np.arange(self.first, self.after + 1)
         held = self._prefix.reshape(shape)[:, numbers & (self._room - 1)]

@@ -1,20 +1,21 @@
 """SlickDeque (Non-Inv): per group the slices that may still win, shared by all ranges.
 
-Invariant: a group's deque holds slices in time order of which none is beaten by a later one. A new slice drives out all
-at the tail that it beats, then joins it. The winner of a window that ends now is the first in the deque that is not
-older than the window:
+Invariant: a group's deque holds slices in time order, and no slice in it is beaten by a later one. A new slice removes
+the slices at the tail that it beats, then is appended. The winner of a window that ends now is the first slice in the
+deque that is not older than the window:
 
     asked for max       value  6   5   3   2         insert 4:  value  6   5   4
     slices 0 to 9       slice  1   3   4   6                    slice  1   3   7      since 3 for [2, 8): 5
 
-Insert and evict O(1), an answer no combination at all: each sliding window keeps per group where it found its winner,
-and looks on from there, so that answers cost O(1) amortised however many ranges there are and however long the deque.
-Comparisons: under 2 a slice amortised, at worst as many as the window has slices.
+Insert and evict O(1). An answer needs no combination: each sliding window keeps, per group, the position of its last
+winner and searches from there, so answers cost O(1) amortised, however many ranges there are and however long the deque
+is. Comparisons: under 2 a slice amortised, at worst one per slice of the window.
 
-For states that select one of their inputs (MIN, MAX, the earliest, latest and those by a key). Windows that end at the
-newest slice asked for (suffix windows), by rows or by time, of any ranges; one that ends earlier is answered slice by
-slice, so this is not for historical windows. Space: besides the slices, a number per slice and group, and one per
-window and group. Source: Shein, Chrysanthis, Labrinidis 2018; Shein and Chrysanthis 2020, section 2.2 and figure 10.
+For states that select one of their inputs (MIN, MAX, the earliest or latest row, and the extremes by a key). For
+windows of any range, by rows or by time, that end at the newest slice asked for (suffix windows). A window that ends
+earlier is answered slice by slice, so this technique is not for historical windows. Space: besides the slices, a number
+per slice and group, and one per window and group. Source: Shein, Chrysanthis, Labrinidis 2018; Shein and Chrysanthis
+2020, section 2.2 and figure 10.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ BLOCK = 64  # answers
 
 @compiled_loop
 def _wins(operation: int, ints: Ints, floats: Floats, old: int, new: int, ranks: Ints) -> Any:
-    """Equal values drive each other out: it cannot be seen which of them was chosen. NaN is the greatest."""
+    """An equal value wins, because nobody can see which of the two was chosen. NaN is the greatest."""
     if operation == MAX_FLOAT:
         return floats[0, new] >= floats[0, old] or floats[0, new] != floats[0, new]
     if operation == MIN_FLOAT:
@@ -63,7 +64,7 @@ def _wins(operation: int, ints: Ints, floats: Floats, old: int, new: int, ranks:
 
 @compiled_loop
 def _wins_chosen(operation: int, ints: Ints, floats: Floats, old: int, new: int, ranks: Ints) -> Any:
-    """Strings, and rows chosen by time or by a key."""
+    """`_wins` for strings, and for rows chosen by time or by a key."""
     if operation == MIN_STRING or operation == MAX_STRING:
         code, held = ints[0, new], ints[0, old]
         if code < 0 or held < 0:
@@ -98,7 +99,7 @@ def _beats_min_int(old: int, new: int) -> bool:
     return new <= old
 
 
-# What the loop for one group is compiled with.
+# The loop for one group is written with `_beats`, which is replaced by the function of the operation.
 _beats = _beats_max_int
 _BEATS = {
     Operation.MAX_FLOAT: _beats_max_float,
@@ -116,7 +117,7 @@ def _push(
     operation: int, ints: Ints, floats: Floats, mask: int, width: int, deques: Ints, heads: Ints, tails: Ints,
     begin: int, end: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The slices from `begin` to `end` enter the deques of all groups."""
+    """Appends the slices [begin, end) to the deques of all groups."""
     one = min(1, mask)
     for p in range(begin, end):
         slot = (p & mask) * width
@@ -138,7 +139,7 @@ def _answer(
     tails: Ints, cursors: Ints, reached: int, none_ints: Ints, none_floats: Floats, starts: Ints, ends: Ints,
     windows: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> int:  # fmt: skip
-    """All answers; gives the end of the slices that are in the deques."""
+    """Answers all windows. Returns the end of the slices in the deques."""
     w, one = reached - reached, min(1, mask)
     for q in range(starts.shape[0]):
         s, e = starts[q], ends[q]
@@ -178,11 +179,11 @@ def _answer_block(
     ints: Ints, floats: Floats, mask: int, deques: Ints, cursor: int, tail: int, value_ints: Ints, value_floats: Floats,
     survivors: Ints, s: int, reached: int, result_ints: Ints, result_floats: Floats, q: int, counter: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """BLOCK answers of one window, each a slice further, where none of the slices that enter wins any of them.
+    """Answers one window BLOCK times, each time one slice further, if no slice that enters wins any of these answers.
 
-    Which slices a new one drives out is what no branch predictor can guess. The slices of a block that survive it are
-    few, seen from its end; and if the winner of the block's last window is not beaten by the best of them, all its
-    windows are won by older slices. Gives tail and cursor; the tail -1, and nothing done, where that is not so.
+    No branch predictor can guess which slices a new one removes. Few slices of a block survive it, found from its end.
+    If the winner of the block's last window is not beaten by the best of them, all answers are won by older slices.
+    Returns the new tail and cursor. Returns the tail -1 and changes nothing if the condition does not hold.
     """
     last = reached + BLOCK - 1
     best = read_state(ints, floats, unsigned(last & mask))
@@ -222,7 +223,7 @@ def _answer_single(
     value_ints: Ints, value_floats: Floats, none_ints: Ints, none_floats: Floats, starts: Ints, ends: Ints,
     windows: Ints, result_ints: Ints, result_floats: Floats, counter: Ints,
 ) -> int:  # fmt: skip
-    """The same for one group and values: the values stand beside the deque, and the newest is in a register."""
+    """Answers all windows for one group. Values are stored beside the deque; the newest one is in a register."""
     w, one, head, tail, count = reached - reached, min(1, mask), heads[0], tails[0], starts.shape[0]
     none = read_state(none_ints, none_floats, unsigned(0))
     newest = none
@@ -293,7 +294,7 @@ def _answer_single(
 
 @compiled_loop
 def _forget(deques: Ints, mask: int, width: int, heads: Ints, tails: Ints, first: int) -> None:
-    """Slices before `first` leave the heads of the deques."""
+    """Removes slices before `first` from the heads of the deques."""
     for g in range(width):
         head, tail = heads[g], tails[g]
         while head < tail and deques[(head & mask) * width + g] < first:
@@ -302,7 +303,7 @@ def _forget(deques: Ints, mask: int, width: int, heads: Ints, tails: Ints, first
 
 
 class SlickDeque(SliceRing):
-    """A deque of slice numbers per group in a ring, and per window and group where its winner was."""
+    """A deque of slice numbers per group, in a ring, and the position of the last winner per window and group."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
         assert kind.algebra.selective, f"{kind.name} does not choose one of its inputs"
@@ -351,7 +352,7 @@ class SlickDeque(SliceRing):
         return [int(number) for number in self._deques[places * self.width + group]]
 
     def drop_window(self, window: int) -> None:
-        """A place where the winner was does no harm to the next window of the number."""
+        """Nothing to drop: the next window of this number can start from any position of a winner."""
 
     def answer(
         self, starts: Ints, ends: Ints, ranks: Ints, groups: int | None = None, windows: Ints | None = None

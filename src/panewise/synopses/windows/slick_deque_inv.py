@@ -1,18 +1,18 @@
 """SlickDeque (Inv): subtract-on-evict with one running answer per range, shared by all sliding windows of that range.
 
-Invariant: for every number of slices that a window had of late there is a running value of its own, at the last
-position of that length that was asked for. A window of n slices continues the running value of n, whoever asked for it
-before: windows that differ in slide, or in the phase of their slides, do not each keep one. Windows by time have
-different numbers of slices at different instants, and a running value for each.
+Invariant: for every length in slices that a window had recently there is one running value, at the last position of
+that length that was asked for. A window of n slices continues the running value of length n, whichever window asked for
+it before. So windows that differ only in their slide, or in the phase of their slides, share a value. Windows by time
+have different lengths at different instants, and a running value for each length.
 
-    length   3 -> value of [4, 7)       asked for [5, 8): take slice 4 away, add slice 7
+    length   3 -> value of [4, 7)       asked for [5, 8): subtract slice 4, add slice 7
              5 -> value of [2, 7)
 
-Insert O(1); an answer 2 operations per slice moved. A length that is new starts from the answer before it, which in the
-order of ends is near: 1,000 ranges that end together cost the slices that they differ by. Running values whose slices
-have all gone are given up. For states that can be taken away exactly (integers); any window, a historical one too, by
-rows or by time. Space: a state per length besides the slices. Source: Shein, Chrysanthis, Labrinidis 2018; Shein and
-Chrysanthis 2020, section 2.2.
+Insert O(1); an answer costs 2 operations per slice moved. A new length starts from the answer before it, which is near
+if answers come in the order of their ends: 1,000 ranges that end together cost only the slices by which they differ.
+Running values whose slices were all evicted are dropped. For states that can be subtracted exactly (integers); any
+window, also historical, by rows or by time. Space: a state per length besides the slices. Source: Shein, Chrysanthis,
+Labrinidis 2018; Shein and Chrysanthis 2020, section 2.2.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from panewise.synopses.windows.subtract_on_evict import SubtractOnEvict
 
 
 class SlickDequeInv(SubtractOnEvict):
-    """Running values by number of slices instead of by window."""
+    """Running values by length in slices instead of by window."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
-        self._lengths: Ints = np.empty(0, np.int64)  # of each running value; -1 where it is free
+        self._lengths: Ints = np.empty(0, np.int64)  # length of each running value; -1: the value is free
         super().__init__(kind, width)
 
     @property
@@ -36,7 +36,7 @@ class SlickDequeInv(SubtractOnEvict):
         return super().bytes_held + self._by_length.nbytes + self._lengths.nbytes
 
     def drop_window(self, window: int) -> None:
-        """Nothing is kept per sliding window; a range that is not asked for goes with its slices."""
+        """Nothing is kept per sliding window. The value of a length no longer asked for is dropped with its slices."""
 
     def _renew(self) -> None:
         self._pointers = np.zeros((self.POINTERS, 1), np.int64)
@@ -53,7 +53,7 @@ class SlickDequeInv(SubtractOnEvict):
             self._compact()
 
     def _compact(self) -> None:
-        """Windows that grow leave running values of all their lengths behind; few remain in use."""
+        """Removes free running values if they are many: growing windows leave behind a value of each length."""
         kept = np.flatnonzero(self._lengths >= 0)
         if len(self._lengths) > 4 * len(kept) + 16:
             self._lengths, self._pointers = self._lengths[kept], np.ascontiguousarray(self._pointers[:, kept])
@@ -67,7 +67,7 @@ class SlickDequeInv(SubtractOnEvict):
         return super().answer(starts, ends, ranks, groups)
 
     def _make_room(self, starts: Ints, ends: Ints, windows: Ints) -> None:
-        """Running values for the lengths that have none."""
+        """Makes running values for the lengths that have none."""
         lengths = np.unique(ends - starts)
         missing = lengths[self._by_length[lengths] < 0]
         in_use = len(self._lengths) - np.count_nonzero(self._lengths < 0)

@@ -1,16 +1,16 @@
-"""Two stacks over sparse slices: one window over very many groups, of which each slice touches few.
+"""Two stacks over sparse slices: one window over very many groups, where each slice has partials of few groups.
 
-A slice is a list of (group, partial). Per group the window is `front[group]` then `back[group]`. New partials are
-combined into the back. When the front is used up the slices are flipped, newest first, into it, and each partial
-remembers what the front was before it came; evicting a slice puts that back:
+A slice is a list of (group, partial). Per group the window is `front[group]` combined with `back[group]`. New partials
+are combined into the back. When the front is used up, the slices are flipped into it, newest first, and for each
+partial the previous state of the front is kept. Evicting a slice restores these states:
 
     flip:    undo[slice, group] = front[group];  front[group] = partial + front[group]
-    evict:   front[group] = undo[slice, group]          for the groups of the oldest slice alone
+    evict:   front[group] = undo[slice, group]          for the groups of the oldest slice only
 
-So insert and evict touch only the groups that the slice touched, amortised O(1) each, never the others, and nothing is
-subtracted: exact for doubles, for any associative state. Invertible states need no flip: they are added and taken away.
-Memory: two states per group, one or two per partial held. Source: two stacks, in Shein and Chrysanthis 2020,
-section 2.2.
+So insert and evict touch only the groups of the slice, amortised O(1) each. Nothing is subtracted, so the result is
+exact for doubles, and any associative state will do. Invertible states need no flip: they are added and subtracted.
+Memory: two states per group, one or two per partial held. Source: two stacks, in Shein and Chrysanthis 2020, section
+2.2.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from panewise.loops import compiled_loop, specialised
 def _append(
     operation: int, ints: Ints, floats: Floats, groups: Ints, part_ints: Ints, part_floats: Floats, ranks: Ints
 ) -> None:
-    one = 1 + 0 * groups.shape[0]  # no literal: it would be compiled for by itself
+    one = 1 + 0 * groups.shape[0]  # not a literal, because Numba compiles again for each literal argument
     for j in range(groups.shape[0]):
         combine_run(operation, ints, floats, groups[j], part_ints, part_floats, j, one, ranks)
 
@@ -41,18 +41,18 @@ def _append(
 def _prepend(
     operation: int, ints: Ints, floats: Floats, groups: Ints, part_ints: Ints, part_floats: Floats, ranks: Ints
 ) -> None:
-    """`part` ends up as the combination; the caller writes it to the groups."""
+    """Combines the groups' states with `part`, in place in `part`; the caller copies the result to the groups."""
     one = 1 + 0 * groups.shape[0]
     for j in range(groups.shape[0]):
         combine_run(operation, part_ints, part_floats, j, ints, floats, groups[j], one, ranks)
 
 
 class SparseTwoStacks:
-    """One window, one state, many groups."""
+    """The two stacks of one window, for one kind of state and many groups."""
 
     def __init__(self, kind: StateKind, groups: int, endless: bool = False) -> None:
         self.kind = kind
-        self.endless = endless  # nothing is ever evicted, so nothing need be remembered
+        self.endless = endless  # nothing is ever evicted, so slices need not be kept
         self.subtracts = kind.algebra.invertible and not kind.float_fields
         self._append, self._prepend = _append, _prepend
         combine = combine_of(kind)
@@ -62,8 +62,8 @@ class SparseTwoStacks:
             self._prepend = specialised(_prepend, name, combine_run=combine)
         self._back = identity(kind, groups)
         self._front = identity(kind, 0 if self.subtracts else groups)
-        self._undo: deque[tuple[Ints, Floats]] = deque()  # of the slices in the front, oldest first
-        self._waiting: deque[tuple[Ints, Ints, Floats]] = deque()  # the slices in the back, oldest first
+        self._undo: deque[tuple[Ints, Floats]] = deque()  # previous front states, per slice in the front, oldest first
+        self._back_slices: deque[tuple[Ints, Ints, Floats]] = deque()  # oldest first
 
     @property
     def groups(self) -> int:
@@ -75,7 +75,7 @@ class SparseTwoStacks:
         return sum(a.nbytes for a in arrays)
 
     def int_arrays(self) -> list[Ints]:
-        """The int64 fields of all states that are its own; those of slices are their owner's."""
+        """The int64 fields of all its own states. The states of slices belong to whoever inserted them."""
         return [self._back[0], self._front[0], *(ints for ints, _ in self._undo)]
 
     def widen(self, groups: int) -> None:
@@ -88,7 +88,7 @@ class SparseTwoStacks:
             setattr(self, pair, wider)
 
     def regroup(self, kept: Ints, renamed: Ints, groups: int) -> None:
-        """Keeps only these groups; `renamed` is the new number of each old one."""
+        """Keeps only these groups. `renamed` has the new number of each old group."""
         for pair in ("_back", "_front"):
             if pair == "_front" and self.subtracts:
                 continue
@@ -96,19 +96,19 @@ class SparseTwoStacks:
             for new, old in zip(smaller, getattr(self, pair), strict=True):
                 new[:, : len(kept)] = old[:, kept]
             setattr(self, pair, smaller)
-        self._waiting = deque((renamed[held], ints, floats) for held, ints, floats in self._waiting)
+        self._back_slices = deque((renamed[held], ints, floats) for held, ints, floats in self._back_slices)
 
     def insert(self, groups: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
-        """A newer slice enters the window."""
+        """Adds a newer slice to the window."""
         if self.subtracts:
             self._back[0][:, groups] += ints
             return
         self._append(int(self.kind.operation), *self._back, groups, ints, floats, ranks)
         if not self.endless:
-            self._waiting.append((groups, ints, floats))
+            self._back_slices.append((groups, ints, floats))
 
     def evict(self, groups: Ints, ints: Ints, floats: Floats, ranks: Ints) -> None:
-        """The oldest slice, given again, leaves the window."""
+        """Removes the oldest slice, which the caller passes again."""
         if self.subtracts:
             self._back[0][:, groups] -= ints
             return
@@ -118,13 +118,13 @@ class SparseTwoStacks:
             front[:, groups] = old
 
     def _flip(self, ranks: Ints) -> None:
-        for groups, ints, floats in reversed(self._waiting):
+        for groups, ints, floats in reversed(self._back_slices):
             self._undo.appendleft((self._front[0][:, groups], self._front[1][:, groups]))
             part = ints.copy(), floats.copy()
             self._prepend(int(self.kind.operation), *self._front, groups, *part, ranks)
             for front, new in zip(self._front, part, strict=True):
                 front[:, groups] = new
-        self._waiting.clear()
+        self._back_slices.clear()
         self._back = identity(self.kind, self.groups)
 
     def answer(self, groups: Ints, ranks: Ints) -> tuple[Ints, Floats]:

@@ -1,32 +1,32 @@
 """The stairwise structure: windows that contain each other share pieces, coarser from stair to stair.
 
-Windows are in one chain where each is subsumable under the next (definition 1): its slide divides the next one's, and
-its range is no longer. All of a chain that are due at an instant end there, so that a window only adds what lies before
-the start of the one below it:
+Windows form a chain if each is subsumable under the next (definition 1): its slide divides the next one's slide, and
+its range is not longer. All windows of a chain that are due at an instant end there, so each window only adds what lies
+before the start of the window below it:
 
       window 2   |==core 2==|                           range 12, slide 4: pieces of 4
       window 1              |.|=core 1=|                range  7, slide 2: pieces of 2
       window 0                         |==core 0==|     range  3, slide 1: slices
                              `buffer, not yet a piece   end
 
-What expires from a window goes over to the buffer of the next stair, in place: only boundaries move. When that next
-window slides, the buffer becomes pieces as long as its slide; what is left of it is shorter than a piece and counts as
-it is. Its answer is core + buffer + the answer below it. A core is a queue in two stacks: pieces before `flip` know
-the combination of all from themselves to it, those after it are combined in one state. Windows with one range are one
-stair ("piggybacked"). Invariant: the cores and buffers of a chain tile the slices from the start of its last window
-to the common end.
+Slices that expire from a window pass to the buffer of the next stair. They stay in place; only boundaries move. When
+the next window slides, the part of the buffer that fills pieces as long as its slide moves into its core; the rest,
+shorter than a piece, stays in the buffer. The answer of a stair is core + buffer + the answer of the stair below. A
+core is a queue of two stacks: each piece before `flip` has the combination from itself to `flip`, and the pieces after
+`flip` are combined in one state. Windows of equal range share a stair ("piggybacked"). Invariant: the cores and buffers
+of a chain tile the slices from the start of its last window to the common end.
 
-Slides and ranges are not told but seen: a window that was asked for thrice in equal steps is arranged into chains
-(`window_chains`). One that does not fit a chain begins a chain of its own; so does one that moves irregularly, as
-windows by time do over the slices of others, with slices for pieces. One that leaves its step is loose until it is
-arranged again: loose windows are combined from slices, on top of the next shorter one that was just answered, or from
-their own last answer while their start stays where it is.
+Slides and ranges are observed, not declared: a window that was asked for three times in equal steps is arranged into
+the chains (`stair_chains`). A window that fits no chain starts one. So does a window that moves irregularly, as windows
+by time do over the slices of other queries; its pieces are single slices. A window that leaves its step is loose until
+the windows are arranged again. Loose windows are combined from slices. They build on the next shorter window that was
+just answered, or on their own last answer as long as their start does not move.
 
-For any associative state, also one that does not commute. Insert O(1); an answer costs 3 combinations and as many as
-its slide has slides of the window below, amortised; at worst one per piece. It answers many ranges at once and, because
-a chain has one common end, historical windows in chains apart from others; time windows like those of rows. Space: the
-slices, and two states per slice of the longest window of each chain. Source: Patroumpas and Sellis 2011, sections 2.3,
-3.1, 3.2 and 4.
+For any associative state, commutative or not. Insert O(1). An answer costs, amortised, 3 combinations plus the quotient
+of its slide and the slide of the window below; at worst one per piece. The structure answers many ranges at once.
+Because a chain has one common end, historical windows get chains of their own. Windows by time are treated like windows
+by rows. Space: the slices, and two states per slice of the longest window of each chain. Source: Patroumpas and Sellis
+2011, sections 2.3, 3.1, 3.2 and 4.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from panewise.synopses.windows.stairs_loops import (
 
 
 class Stairs(SliceRing):
-    """The slices, the pieces of all chains side by side, and for each stair its newer half and its answer."""
+    """The ring of slices, the pieces of all chains, and for each stair the state of its newer stack and its answer."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
         super().__init__(kind, width)
@@ -69,14 +69,14 @@ class Stairs(SliceRing):
         self._table: Ints = np.full((ROWS, 0), -1, np.int64)
         self._places = 0
         self._asked = 0
-        self._arrange_at = 0  # answers after which the windows may be arranged again: seldom enough to cost nothing
+        self._arrange_at = 0  # number of answers from which windows may be arranged again; it grows, to keep this rare
         self._renew()
 
     def choose_loops(self, counted: bool) -> None:
         self._answer = loops_for(LOOPS, self.kind, counted)["answer_stairs"]
 
     def _renew(self) -> None:
-        """The windows keep their stairs, but each begins anew."""
+        """The windows keep their stairs, but each stair has to be rebuilt."""
         self._table[END] = -1
         windows = self._table.shape[1]
         self._lengths = np.ones(self._places, np.int64)
@@ -98,7 +98,7 @@ class Stairs(SliceRing):
         return result
 
     def _arrange(self) -> None:
-        """Every window that moves in equal steps, and every restless one, gets a stair; all begin anew."""
+        """Gives every steady and every restless window a stair, and resets all stairs."""
         table = self._table
         steady = np.flatnonzero(table[AGREED] > 0)
         restless = np.flatnonzero((table[MOVES] >= RESTLESS) & (table[AGREED] <= 0))
@@ -118,8 +118,8 @@ class Stairs(SliceRing):
             self._stack(alone, int((2 * table[RANGE, alone] + np.abs(table[SLIDE, alone])).max()))
         self._renew()
 
-    def _know(self, count: int) -> None:
-        """Columns for so many windows, at least."""
+    def _make_columns(self, count: int) -> None:
+        """Makes columns for at least this many windows."""
         known = self._table.shape[1]
         if count <= known:
             return
@@ -134,7 +134,7 @@ class Stairs(SliceRing):
             setattr(self, name, new)
 
     def drop_window(self, window: int) -> None:
-        """Its stair goes, and those upon it are arranged anew when they have been seen to be steady again."""
+        """Removes its stair. The windows of the stairs above become loose until they are seen to be steady again."""
         if window < self._table.shape[1]:
             if self._table[HOST, window] == window:
                 loosen(self._table, window)
@@ -143,7 +143,7 @@ class Stairs(SliceRing):
             self._arrange_at = 0
 
     def _stack(self, windows: Ints, slices: int) -> None:
-        """These windows are a chain, with places for so many slices."""
+        """Makes these windows a chain with places for at least this many slices."""
         room = 1 << max(slices, 1).bit_length()
         self._table[HOST, windows] = windows
         self._table[BELOW, windows[1:]] = windows[:-1]
@@ -165,7 +165,7 @@ class Stairs(SliceRing):
     ) -> tuple[Ints, Floats]:
         count, groups = len(starts), self.width if groups is None else groups
         windows = np.zeros(count, np.int64) if windows is None else windows
-        self._know(int(windows.max(initial=-1)) + 1)
+        self._make_columns(int(windows.max(initial=-1)) + 1)
         ints, floats = identity(self.kind, count * groups)
         done = 0
         while done < count:

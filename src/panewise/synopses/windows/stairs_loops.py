@@ -1,7 +1,7 @@
-"""The compiled loops of the stairwise structure (`stairs.py` tells how it works), and the rows of their table.
+"""The compiled loops of the stairwise structure, which `stairs.py` explains, and the rows of their table.
 
-All of it is one table of integers with a column per window, and states side by side: the loops see windows move, keep
-their cores and buffers, and add up their answers.
+The structure is one table of integers with a column per window, and arrays of states. The loops observe how windows
+move, maintain cores and buffers, and combine answers.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from panewise.loops import compiled_loop
 from panewise.synopses.counting import count_operations
 from panewise.synopses.slice_ring import copy_states
 
-# The rows of the table, which has a column per window. The first are what was seen of it,
+# The rows of the table, which has a column per window. First, the observed movement of the window:
 SEEN_START, SEEN_END, RANGE, SLIDE, AGREED, MOVES = 0, 1, 2, 3, 4, 5
-# then where it is kept (HOST: its stair's window, -1: it is loose) and how far that has come (END -1: begins anew),
+# then the window whose stair it uses (HOST, -1 if it is loose) and the stair's last position (END -1: to be rebuilt),
 HOST, START, END = 6, 7, 8
-# then its stair: neighbours, length of pieces, core [START, CUT), where its stacks meet, and whether the newer has any,
+# then its stair: the stairs below and above (-1: none), the length of pieces, the end of the core [START, CUT), the
+# slice where the core's two stacks meet, and whether the newer stack has any pieces,
 BELOW, ABOVE, STEP, CUT, FLIP, BACK = 9, 10, 11, 12, 13, 14
-# and the places of its chain among the pieces.
+# and the first place and the number of places of its chain in the arrays of pieces.
 PLACE, ROOM = 15, 16
 ROWS = 17
-RESTLESS = 8  # moves without two equal steps after which a window is taken to be irregular
+RESTLESS = 8  # after this many moves without two equal steps, a window counts as irregular
 
 
 @compiled_loop
 def _observe(table: Ints, w: int, start: int, end: int) -> bool:
-    """Notes a position; whether the window, if it is loose, could now have a stair."""
+    """Records a position of a window. Returns whether the window is loose and could now get a stair."""
     seen = table[SEEN_END, w]
     if seen >= 0:
         if start != table[SEEN_START, w]:
@@ -43,7 +44,7 @@ def _observe(table: Ints, w: int, start: int, end: int) -> bool:
 
 @compiled_loop
 def loosen(table: Ints, stair: int) -> None:
-    """A stair goes, and with it all that stand upon it."""
+    """Removes a stair and all stairs above it."""
     if table[BELOW, stair] >= 0:
         table[ABOVE, table[BELOW, stair]] = -1
     while stair >= 0:
@@ -58,7 +59,7 @@ def _lay(
     ints: Ints, floats: Floats, room: int, width: int, table: Ints, stair: int, lengths: Ints, piece_ints: Ints,
     piece_floats: Floats, begin: int, end: int,
 ) -> None:  # fmt: skip
-    """Slices become pieces."""
+    """Copies the slices [begin, end) to the pieces of a stair's chain, one slice per piece."""
     mask, place = table[ROOM, stair] - 1, table[PLACE, stair]
     for number in range(begin, end):
         target = place + (number & mask)
@@ -72,7 +73,7 @@ def _flip(
     operation: int, width: int, table: Ints, stair: int, lengths: Ints, piece_ints: Ints, piece_floats: Floats,
     suffix_ints: Ints, suffix_floats: Floats, visited: Ints, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """All pieces of the core come to know the combination from themselves to the end of the core."""
+    """Computes for each piece of the core the combination from this piece to the end of the core."""
     mask, place = table[ROOM, stair] - 1, table[PLACE, stair]
     depth, position = 0, table[START, stair]
     while position < table[CUT, stair]:
@@ -95,7 +96,10 @@ def _grow_core(
     operation: int, width: int, table: Ints, stair: int, reach: int, lengths: Ints, piece_ints: Ints,
     piece_floats: Floats, back_ints: Ints, back_floats: Floats, ranks: Ints, counter: Ints,
 ) -> bool:  # fmt: skip
-    """The buffer, as far as it fills pieces, enters the core; False where the pieces in it do not fill ours."""
+    """Moves the part of the buffer that fills whole pieces into the core.
+
+    Returns False if the smaller pieces of the buffer do not add up to pieces of this stair's length.
+    """
     mask, place, step = table[ROOM, stair] - 1, table[PLACE, stair], table[STEP, stair]
     cut, back, one = table[CUT, stair], stair * width, min(1, width)
     while cut + step <= reach:
@@ -136,7 +140,7 @@ def _climb(
     lengths: Ints, piece_ints: Ints, piece_floats: Floats, suffix_ints: Ints, suffix_floats: Floats, back_ints: Ints,
     back_floats: Floats, visited: Ints, ranks: Ints, counter: Ints,
 ) -> int:  # fmt: skip
-    """Moves a stair to [start, end); says how far it reaches itself (-1: the window does not fit its chain)."""
+    """Moves a stair to [start, end). Returns the end of its own core and buffer, -1 if it does not fit its chain."""
     below, reach = table[BELOW, stair], end
     if below >= 0:
         if table[END, below] != end:
@@ -178,7 +182,7 @@ def _join(
     operation: int, fresh: bool, ints: Ints, floats: Floats, d: int, ints2: Ints, floats2: Floats, s: int, width: int,
     ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The second state behind the first, or in its place where there is none yet."""
+    """Appends the second state to the first, or copies it there if `fresh`, that is if there is no first state yet."""
     one = min(1, width)
     if fresh:
         copy_states(ints, floats, d, ints2, floats2, s, width)
@@ -193,7 +197,7 @@ def _add_up(
     piece_floats: Floats, suffix_ints: Ints, suffix_floats: Floats, back_ints: Ints, back_floats: Floats,
     whole_ints: Ints, whole_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The answer of a stair: its core, its buffer and the answer below it. It is not empty."""
+    """Computes the answer of a stair that is not empty: its core, its buffer and the answer of the stair below."""
     mask, place, target = table[ROOM, stair] - 1, table[PLACE, stair], stair * width
     fresh, start = width > 0, table[START, stair]
     if start < table[FLIP, stair]:
@@ -227,7 +231,7 @@ def _answer_loose(
     operation: int, ints: Ints, floats: Floats, room: int, width: int, table: Ints, w: int, start: int, end: int,
     shorter: int, shorter_start: int, whole_ints: Ints, whole_floats: Floats, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """From slices; `shorter` is a window that was just answered and is the end of this one, or -1."""
+    """Answers a loose window from slices. `shorter`: a window just answered that is a suffix of this one, or -1."""
     target, fresh, position, until = w * width, width > 0, start, end
     if 0 <= table[END, w] <= end and table[START, w] == start < table[END, w]:
         fresh, position, shorter = False, table[END, w], -1
@@ -252,17 +256,17 @@ def answer_stairs(
     back_floats: Floats, whole_ints: Ints, whole_floats: Floats, visited: Ints, begin: int, arrange_from: int,
     starts: Ints, ends: Ints, windows: Ints, result_ints: Ints, result_floats: Floats, ranks: Ints, counter: Ints,
 ) -> tuple[int, bool]:  # fmt: skip
-    """Windows from `begin` on, into results at the identity.
+    """Answers windows from number `begin` on, into results that hold the identity.
 
-    How many are answered, and whether loose windows are to be arranged before it goes on: from answer `arrange_from`
-    on, between two ends.
+    Returns the number of answers done, and whether loose windows have to be arranged before it continues. It stops for
+    that only from answer `arrange_from` on, and only where the next answer has another end.
     """
     shorter, waiting = -1, False
     for q in range(begin, starts.shape[0]):
         w, start, end = windows[q], starts[q], ends[q]
         waiting = _observe(table, w, start, end) or waiting
         stair = table[HOST, w]
-        if stair >= 0 and table[HOST, stair] != stair:  # the stair that it stood on has gone
+        if stair >= 0 and table[HOST, stair] != stair:  # its stair was removed
             table[HOST, w] = stair = -1
             table[END, w] = -1
         if start < end:
@@ -296,5 +300,5 @@ def answer_stairs(
     return starts.shape[0], False
 
 
-# Each may call those before it.
+# Each loop may call the loops before it.
 LOOPS = (_flip, _grow_core, _climb, _join, _add_up, _answer_loose, answer_stairs)

@@ -1,17 +1,17 @@
-"""Subtract-on-evict, Panes (Inv): one running value per sliding window; what leaves it is taken away again.
+"""Subtract-on-evict, Panes (Inv): one running value per sliding window, from which expired slices are subtracted.
 
-Invariant: `running[w]` is the sum of the slices [a, b) of window w's last position. It moves to [s, e) by adding the
-slices that entered and taking away those that left: two operations a slide, whatever the range. Integers wrap around,
-so the result is exact even if a sum on the way has left int64.
+Invariant: `running[w]` is the sum of the slices [a, b) of window w's last position. The window moves to [s, e) by
+adding the slices that entered and subtracting those that left: two operations a slide, whatever the range. Integers
+wrap around, so the result is exact even if an intermediate sum has left int64.
 
     running   [a      b)              - slice a            + slice b
                  [s      e)
 
-Insert O(1), evict O(1), answer 2 operations per slice moved; a window that is asked for the first time costs as many as
-it has slices, or starts from the window answered before it where that is nearer. Space: one state per window besides
-the slices. For states that can be taken away exactly (integers). Windows by rows or by time; a historical window is one
-like any other, and one that goes back is moved back. One running value per sliding window: nothing is shared between
-ranges but the slices. Source: Li et al. 2005; Shein and Chrysanthis 2020, section 2.2; Tangwongsan et al. 2017.
+Insert O(1), evict O(1); an answer costs 2 operations per slice moved. A window that is asked for the first time costs
+one operation per slice, or starts from the window answered before it if that is nearer. Space: one state per window
+besides the slices. For states that can be subtracted exactly (integers). Windows by rows or by time, historical ones
+too; a window can also move backwards. Ranges share only the slices. Source: Li et al. 2005; Shein and Chrysanthis 2020,
+section 2.2; Tangwongsan et al. 2017.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from panewise.synopses.windows.per_window import STRETCH, PerWindow, is_steady, 
 def _add_slices(
     ints: Ints, mask: int, width: int, running: Ints, w: int, begin: int, end: int, sign: int, counter: Ints
 ) -> None:
-    """The slices from `begin` to `end` enter the running value (sign 1) or leave it (-1)."""
+    """Adds the slices [begin, end) to a running value (sign 1) or subtracts them (sign -1)."""
     count_operations(counter, end - begin)
     target = w * width
     for p in range(begin, end):
@@ -45,7 +45,7 @@ def _move(
     ints: Ints, mask: int, width: int, pointers: Ints, running: Ints, w: int, last: int, s: int, e: int, plus: int,
     minus: int, counter: Ints,
 ) -> None:  # fmt: skip
-    """Window w to [s, e), from where it is nearest: its own position, that of window `last`, or none."""
+    """Moves window w to [s, e) from the nearest of: its own position, the position of window `last`, an empty one."""
     a, b = pointers[0, w], pointers[1, w]
     if a == b:
         a = b = s
@@ -72,7 +72,7 @@ def _move(
 def _answer_stretch(
     ints: Ints, mask: int, pointers: Ints, running: Ints, w: int, count: int, result: Ints, q: int, counter: Ints
 ) -> None:
-    """As many answers of one window, each a slice further than the one before, for one group."""
+    """Answers one window `count` times for one group, each time one slice further."""
     a, b = pointers[0, w] & mask, pointers[1, w] & mask
     count_operations(counter, 2 * count)
     for f in range(ints.shape[0]):
@@ -91,9 +91,9 @@ def _answer(
     ints: Ints, mask: int, width: int, groups: int, pointers: Ints, running: Ints, starts: Ints, ends: Ints,
     windows: Ints, by_length: Ints, result: Ints, done: int, counter: Ints,
 ) -> int:  # fmt: skip
-    """Answers from number `done` on, and says how far it came.
+    """Answers from number `done` on. Returns the first number not answered for lack of room, or the count.
 
-    Whose running value an answer continues is said by its window or, where there is `by_length`, by its length.
+    An answer continues the running value of its window, or of its length if `by_length` is not empty.
     """
     q, tested, w, count = done, done, done - done, starts.shape[0]
     plus, last = min(1, mask), -min(1, mask)
@@ -136,7 +136,7 @@ def _answer(
 
 @compiled_loop
 def _forget(ints: Ints, mask: int, width: int, pointers: Ints, running: Ints, first: int, counter: Ints) -> None:
-    """Takes the slices before `first` away from all running values, while they are still there."""
+    """Subtracts the slices before `first` from all running values, while the ring still has them."""
     minus = -min(1, mask)
     for w in range(pointers.shape[1]):
         if pointers[0, w] < first:
@@ -151,7 +151,7 @@ class SubtractOnEvict(PerWindow):
     """A running value per sliding window."""
 
     def __init__(self, kind: StateKind, width: int) -> None:
-        assert kind.algebra.invertible and not kind.float_fields, f"{kind.name} cannot be taken away exactly"
+        assert kind.algebra.invertible and not kind.float_fields, f"{kind.name} cannot be subtracted exactly"
         self._running: Ints = NO_INTS
         self._by_length: Ints = NO_INTS
         super().__init__(kind, width)

@@ -1,19 +1,19 @@
-"""TwoStacks: a queue of two stacks per sliding window, a front that is popped and a back that is pushed.
+"""TwoStacks: a queue of two stacks per sliding window. Slices are popped from the front and pushed to the back.
 
-Invariant: `front[p]`, for slices p from the start a to the split m, is the combination of the slices [p, m), so that
-popping is to look at the next one; `back` is the combination of [m, b). A window is front[a] with back:
+Invariant: `front[p]`, for slices p from the start a to the split m, is the combination of the slices [p, m), so a pop
+only moves on to the next p. `back` is the combination of [m, b). A window is front[a] combined with back:
 
     slice       a         m         b
            |----|----|----|----|----|          front:  abc  bc  c        back:  de
              a    b    c    d    e
 
-When the front is used up, the back's slices are combined from the right to the left into a new front ("flip").
+When the front is used up, the slices of the back are combined from right to left into a new front ("flip").
 
-Insert O(1); a slide costs 3 combinations amortised (one for the back, one for the flip, one for the answer) and at
-worst as many as the window has slices. For any associative state: the older one stays on the left. An instance per
-sliding window answers one range; ranges share the slices alone. Windows by rows or by time, historical ones too; one
-that goes back begins anew. Space: besides the slices, a ring of states per sliding window, as long as its front was.
-Source: Tangwongsan, Hirzel, Schneider 2017; Shein and Chrysanthis 2020, section 2.2.
+Insert O(1); a slide costs 3 combinations amortised (one for the back, one for the flip, one for the answer), at worst
+one per slice of the window. For any associative state: the older state stays on the left. An instance per sliding
+window answers one range; ranges share only the slices. Windows by rows or by time, historical ones too. A window that
+moves backwards starts again. Space: besides the slices, a ring of states per sliding window, as long as its longest
+front. Source: Tangwongsan, Hirzel, Schneider 2017; Shein and Chrysanthis 2020, section 2.2.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _flip_single(
     ints: Ints, floats: Floats, mask: int, area_ints: Ints, area_floats: Floats, base: int, area_mask: int, s: int,
     b: int, counter: Ints,
 ) -> None:  # fmt: skip
-    """The slices [s, b), at least one, become the front."""
+    """Flips the slices [s, b), at least one, into the front."""
     count_operations(counter, b - s - 1)
     newest = read_state(ints, floats, unsigned((b - 1) & mask))
     write_state(area_ints, area_floats, unsigned(base + ((b - 1) & area_mask)), newest)
@@ -52,7 +52,7 @@ def _answer_single(
     back_ints: Ints, back_floats: Floats, none_ints: Ints, none_floats: Floats, starts: Ints, ends: Ints,
     windows: Ints, result_ints: Ints, result_floats: Floats, done: int, counter: Ints,
 ) -> int:  # fmt: skip
-    """One group: the back is held in registers while answers are of the same window."""
+    """Answers for one group. The back stays in registers while consecutive answers are of one window."""
     q, tested, w, count = done, done, done - done, starts.shape[0]
     one = min(1, mask)
     none = read_state(none_ints, none_floats, unsigned(0))
@@ -117,7 +117,7 @@ def _flip(
     operation: int, ints: Ints, floats: Floats, mask: int, width: int, area_ints: Ints, area_floats: Floats, base: int,
     area_mask: int, s: int, b: int, ranks: Ints, counter: Ints,
 ) -> None:  # fmt: skip
-    """The slices [s, b) become the front."""
+    """Flips the slices [s, b) into the front."""
     for p in range(b - 1, s - 1, -1):
         place = (base + (p & area_mask)) * width
         copy_states(area_ints, area_floats, place, ints, floats, (p & mask) * width, width)
@@ -134,7 +134,7 @@ def _answer(
     starts: Ints, ends: Ints, windows: Ints, result_ints: Ints, result_floats: Floats, done: int, ranks: Ints,
     counter: Ints,
 ) -> int:  # fmt: skip
-    """Answers from number `done` on, and says how far it came."""
+    """Answers from number `done` on. Returns the first number not answered for lack of room, or the count."""
     q, w, zero, one, count = done, done - done, done - done, min(1, mask), starts.shape[0]
     while q < count:
         if windows.shape[0] > 0:
@@ -175,7 +175,7 @@ def _answer(
 
 
 class TwoStacks(PerWindowAreas):
-    """Start, split and end per window; the front in its area; the back as one state."""
+    """Per window three pointers (start, split, end), the front in its area, and the back as one state."""
 
     POINTERS = 3
     LOOPS = _flip, _answer

@@ -1,16 +1,18 @@
-"""What operations cost on this machine, in nanoseconds: measured once, kept in the user's cache folder.
+"""The cost of operations on this machine, in nanoseconds: measured once and kept in the user's cache folder.
 
-    calibrated()    the kept figures where they are of this machine and these versions; else they are measured now, in
-                    a few seconds, and kept
-    load()          the kept figures, or None: never measures, so that a first query does not wait for it
-    shipped()       figures that were measured when this release was made, on one core of a shared server with an Intel
-                    Xeon of 2.3 GHz: they rank techniques sensibly anywhere, and predict times there
+    calibrated()    the kept figures if they are of this machine and these versions; otherwise measures them, which
+    takes
+                    a few seconds, and keeps them
+    load()          the kept figures, or None. It never measures, so that a first query does not wait
+    shipped()       figures that were measured for this release, on one core of a shared server with an Intel Xeon of
+    2.3
+                    GHz. They rank techniques sensibly on any machine, and predict times on that one
 
 The file is `calibration-<digest of the machine>.json` in `$XDG_CACHE_HOME/panewise` or `~/.cache/panewise`, on macOS in
-`~/Library/Caches/panewise`, on Windows in `%LOCALAPPDATA%\\panewise`; machines that share a home have a file each. It
-names the machine and the versions of panewise, Numba and NumPy that it was measured with, and is stale where one of
-them has changed. A file that is damaged is measured anew and replaced; where the folder cannot be written, figures are
-kept in the process alone. Nothing here imports Numba until something is measured.
+`~/Library/Caches/panewise`, on Windows in `%LOCALAPPDATA%\\panewise`. Machines that share a home folder have a file
+each. It names the machine and the versions of panewise, Numba and NumPy, and is stale if one of them has changed. A
+damaged file is replaced after a new measurement. If the folder cannot be written, the process keeps the figures. Only
+measuring imports Numba.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ if TYPE_CHECKING:
     from panewise.optimize.sharing.costs.measuring import Scale
 
 FORMAT = 1
-# What was measured where no file could be written, by the file that it would be in.
+# Figures for which no file could be written, by the path of that file.
 _KEPT: dict[Path, CalibratedModel] = {}
 
 
 def calibrated(refresh: bool = False, scale: Scale | None = None) -> CalibratedModel:
-    """The model of this machine; `refresh` measures in any case, `scale` says how much."""
+    """The model of this machine. `refresh`: measure in any case. `scale`: how much to measure."""
     found = None if refresh else load()
     if found is not None:
         return found
@@ -57,7 +59,7 @@ def calibrated(refresh: bool = False, scale: Scale | None = None) -> CalibratedM
 
 
 def load() -> CalibratedModel | None:
-    """The model of this machine where it has been measured, with these versions; else None."""
+    """The model of this machine if it has been measured with these versions; otherwise None."""
     path = calibration_path()
     if path in _KEPT:
         return _KEPT[path]
@@ -72,7 +74,7 @@ def load() -> CalibratedModel | None:
 
 @cache
 def shipped() -> CalibratedModel:
-    """The model for when nobody has calibrated yet."""
+    """The model for machines that have not been calibrated."""
     return CalibratedModel(figures_from_json(SHIPPED))
 
 
@@ -80,7 +82,7 @@ def shipped() -> CalibratedModel:
 
 
 def cache_folder() -> Path:
-    """The user's cache folder of panewise; it may not exist yet."""
+    """The user's cache folder of panewise. It may not exist yet."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
         return (Path(base) if base else Path.home() / "AppData" / "Local") / "panewise"
@@ -98,7 +100,7 @@ def calibration_path() -> Path:
 @cache
 def _machine() -> dict[str, Any]:
     processor = platform.processor()
-    with contextlib.suppress(OSError):  # Linux names the processor here, and not where Python looks
+    with contextlib.suppress(OSError):  # on Linux only this file has the name of the processor
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         processor = names[0] if names else processor
@@ -111,7 +113,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _own_version() -> str:
-    """As it was installed; a source tree that was not has none."""
+    """The installed version of panewise; `source` if it runs from a source tree that is not installed."""
     try:
         return version("panewise")
     except PackageNotFoundError:
@@ -119,7 +121,7 @@ def _own_version() -> str:
 
 
 def _identity() -> dict[str, Any]:
-    """What must be the same for figures to hold."""
+    """The values that must be unchanged for kept figures to be valid."""
     return {
         "format": FORMAT,
         "panewise": _own_version(),
@@ -130,7 +132,7 @@ def _identity() -> dict[str, Any]:
 
 
 def _written(path: Path, text: str) -> bool:
-    """All or nothing: another process may read it, or write it, now."""
+    """Whether the file was written. It is replaced atomically, because other processes may read or write it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
@@ -151,7 +153,7 @@ def _written(path: Path, text: str) -> bool:
 
 
 def figures_to_json(figures: Figures) -> dict[str, Any]:
-    """Weights by their names, rounded to a thousandth of a nanosecond."""
+    """The figures with their names, rounded to a thousandth of a nanosecond."""
     return {
         "curves": {
             state: {technique: _curve_to_json(curve) for technique, curve in curves.items()}
@@ -172,7 +174,7 @@ def _curve_to_json(curve: Curve) -> dict[str, Any]:
 
 
 def figures_from_json(kept: dict[str, Any]) -> Figures:
-    """Raises ValueError, KeyError, TypeError or AttributeError where it is no such thing."""
+    """Reads figures. Raises ValueError, KeyError, TypeError or AttributeError if they are not valid."""
     figures = Figures(
         {
             state: {technique: _curve_from_json(curve) for technique, curve in curves.items()}
@@ -199,12 +201,12 @@ def _curve_from_json(kept: dict[str, Any]) -> Curve:
 def _weights_from_json(kept: dict[str, Any]) -> tuple[float, ...]:
     unknown = sorted(kept.keys() - set(WORK))
     if unknown:
-        raise ValueError(f"no parts of work: {unknown}")
+        raise ValueError(f"unknown parts of work: {unknown}")
     return tuple(_nanoseconds(kept.get(part, 0.0)) for part in WORK)
 
 
 def _nanoseconds(value: Any) -> float:
     number = float(value)
     if not 0 <= number < math.inf:
-        raise ValueError(f"{value} is no time")
+        raise ValueError(f"{value} is not a valid duration")
     return number

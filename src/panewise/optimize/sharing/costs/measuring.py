@@ -1,18 +1,18 @@
-"""Measures what techniques cost on this machine: small runs through the calls of the engine, and curves through them.
+"""Measures the cost of techniques on this machine: small runs of the engine's calls, and curves fitted to them.
 
-A run is what a push does to a tree: some slices enter (`insert_from`), all windows that come due are answered in one
-call, by end and shortest first, and what no window needs is evicted:
+A run does what a push does to a tree: some slices enter (`insert_from`), all windows that are due are answered in one
+call, ordered by end and then by length, and slices that no window needs are evicted:
 
-    slices    |-|-|-|-|-|-|-|-|          window (length 6, slide 2) is asked for at every second slice,
-    asked for         |         |        each call again at the same places
+    slices    |-|-|-|-|-|-|-|-|          a window (length 6, slide 2) is answered at every second slice,
+    answered          |         |        in each call at the same places
 
-A technique's time for a few sets of windows is fitted by what it does (`costs.work`), each part with a weight that is
-not negative, by least relative squares: insert and answer costs, and how an answer grows with its window, come out of
-one fit, because most techniques do the work of an insert when they answer. Time is processor time, the least of a few
-turns of the longest window in passes that lie apart; the first turn of each is not counted, so that nothing is compiled
-while the clock runs, and the cost of calling is kept apart.
+The times of a technique for a few sets of windows are fitted to its work (`weave_costs.work`), by least relative
+squares with weights that are not negative. One fit gives the costs of inserts, of answers, and the growth of answers
+with their windows, because most techniques do the work of an insert when they answer. Time is processor time: the least
+of a few turns of the longest window, in separate passes. The first turn of each pass is not counted, so that no
+compilation is measured. The cost of calls is measured separately.
 
-Cost: a few seconds in all; more where loops are not yet in the cache on disk. Imports Numba.
+Cost: a few seconds in all, more if loops are not yet in the cache on disk. Imports Numba.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from panewise.synopses.synopsis import Synopsis
 from panewise.synopses.techniques import TECHNIQUES
 
 STATES: dict[str, StateKind] = {"count": COUNT, "sum": SUM_INTEGER, "max": MAXIMUM[Feed.FLOAT]}
-# Of each technique that a tree can have, the parts of its work that it spends time on.
+# For each technique that a tree can have, the parts of WORK that take time.
 PARTS: dict[str, tuple[str, ...]] = {
     "panes": ("edges", "answers", "slices"),
     "b_int": ("edges", "answers", "logarithms"),
@@ -49,35 +49,35 @@ PARTS: dict[str, tuple[str, ...]] = {
     "daba": ("edges", "answers", "moves", "steady"),
     "subtract_on_evict": ("edges", "answers", "moves", "near", "steady"),
 }
-SLICES = 2048  # that enter with a call of one group; every slide below divides it
-SLICES_OF_GROUPS = 256
-SEVERAL = (8, 64)  # groups of the runs with several
+SLICES = 2048  # slices that enter in a call with one group; every slide below divides it
+SLICES_OF_GROUPS = 256  # slices that enter in a call with several groups
+SEVERAL = (8, 64)  # numbers of groups of the runs with several groups
 PASSES = 3
 TURNS = 1
-ROWS = 1 << 16  # of a fold
+ROWS = 1 << 16  # rows of a fold
 
 
 @dataclass(frozen=True)
 class MeasuredWorkload:
-    """Windows that a run answers: lengths and slides in slices."""
+    """The windows that a run answers. Lengths and slides are in slices."""
 
     lengths: tuple[int, ...]
     slides: tuple[int, ...]
 
     @classmethod
     def spread(cls, count: int, longest: int, slides: tuple[int, ...]) -> MeasuredWorkload:
-        """So many lengths up to the longest, a slide of the list for each in turn."""
+        """`count` evenly spread lengths up to the longest, with the slides in turn."""
         lengths = tuple(-(-longest * (i + 1) // count) for i in range(count))
         return cls(lengths, tuple(itertools.islice(itertools.cycle(slides), count)))
 
     @property
     def sums(self) -> WindowSums:
-        """The axis of a run is its slices."""
+        """The sums of the windows. The unit of the axis is a slice."""
         return window_sums(self.lengths, self.slides, np.ones(len(self.lengths)))
 
     @cache  # noqa: B019 - the sets of windows are few, and the same in all runs
     def due(self, slices: int) -> tuple[Ints, Ints, Ints]:
-        """Starts, ends and windows of the answers of a call of so many slices, counted from its first one."""
+        """The starts, ends and windows of the answers of a call with `slices` slices, counted from its first slice."""
         asked = [
             (end, length, window)
             for window, (length, slide) in enumerate(zip(self.lengths, self.slides, strict=True))
@@ -98,7 +98,7 @@ WORKLOADS = (
     MeasuredWorkload.spread(60, 1200, (1, 2, 4, 8, 16, 32, 64, 128)),
     MeasuredWorkload.spread(200, 1000, (64, 128)),
 )
-# With several groups all takes longer, and few windows say enough.
+# With several groups runs take longer, and a few windows are enough.
 WORKLOADS_OF_GROUPS = (
     MeasuredWorkload((64,), (1,)),
     MeasuredWorkload((500,), (16,)),
@@ -109,7 +109,7 @@ WORKLOADS_OF_GROUPS = (
 
 
 class MeasuredRun:
-    """A synopsis that has been filled, and the arguments of its calls."""
+    """A filled synopsis, and the arguments of its calls."""
 
     def __init__(self, synopsis: Synopsis, windows: MeasuredWorkload) -> None:
         self.synopsis, self.longest = synopsis, max(windows.lengths)
@@ -128,7 +128,7 @@ class MeasuredRun:
         self.synopsis.insert_from(self.ints, self.floats, self.rooms, NO_INTS)
 
     def call(self) -> float:
-        """Nanoseconds of one push's work."""
+        """Does the work of one push and returns its nanoseconds."""
         synopsis, after = self.synopsis, self.synopsis.after
         starts, ends = self.starts + after, self.ends + after
         begin = time.thread_time_ns()
@@ -139,15 +139,15 @@ class MeasuredRun:
 
 
 def least(call: Callable[[], float], turns: int) -> float:
-    """The least of some calls, after one that does not count."""
+    """The least result of some calls, after one that is not counted."""
     call()
     return min(call() for _ in range(turns))
 
 
-def of_a_turn(run: MeasuredRun, turns: int) -> float:
-    """The mean call while every slice of the longest window is replaced once, since what is rare comes once a turn.
+def mean_call_ns(run: MeasuredRun, turns: int) -> float:
+    """The mean time of a call in a turn, in which every slice of the longest window is replaced once.
 
-    It is the least of several such turns, after one that does not count.
+    Rare work happens once a turn. The result is the least of several turns, after one that is not counted.
     """
     calls = -(-(run.longest + 1) // run.slices)
     return least(lambda: sum(run.call() for _ in range(calls)), turns) / calls
@@ -163,7 +163,7 @@ def timed(function: Callable[[], object]) -> Callable[[], float]:
 
 
 def calling(technique: str, kind: StateKind, turns: int) -> float:
-    """Nanoseconds of insert, answer and evict of nothing."""
+    """Nanoseconds of calling insert, answer and evict without any work."""
     synopsis = TECHNIQUES[technique].made(kind, 1)
     nothing = np.zeros((kind.int_fields, 1), np.int64), np.zeros((kind.float_fields, 1))
     synopsis.insert_from(*nothing, np.zeros(1, np.int64), NO_INTS)
@@ -178,10 +178,10 @@ def calling(technique: str, kind: StateKind, turns: int) -> float:
 
 
 def fitted(work_done: Floats, measured: Floats) -> Floats:
-    """Weights of the columns of work, none negative, that leave the least relative squares.
+    """The weights of the columns of work, none of them negative, with the least sum of relative squares.
 
-    The active-set method of Lawson and Hanson 1974, chapter 23: a column enters that would lessen the error, and those
-    whose weights would become negative leave again.
+    The active-set method of Lawson and Hanson 1974, chapter 23: the column that reduces the error most enters, and
+    columns whose weights would become negative leave.
     """
     relative, ones = work_done / measured[:, None], np.ones(len(measured))
     norms = np.linalg.norm(relative, axis=0)
@@ -205,21 +205,23 @@ def fitted(work_done: Floats, measured: Floats) -> Floats:
     return weights / np.where(norms > 0, norms, 1.0)
 
 
-def works(technique: str, workloads: Iterable[MeasuredWorkload]) -> Floats:
-    """The work of a slice in each run, by the parts that the technique spends time on."""
+def work_per_slice(technique: str, workloads: Iterable[MeasuredWorkload]) -> Floats:
+    """The work per slice in each run, for the parts of WORK that take the technique's time."""
     places = [WORK.index(part) for part in PARTS[technique]]
     return np.array([np.array(work(technique, 1.0, windows.sums))[places] for windows in workloads])
 
 
-def times(technique: str, kind: StateKind, width: int, workloads: Iterable[MeasuredWorkload], turns: int) -> Floats:
-    """The nanoseconds of a slice in each run, calling included."""
+def ns_per_slice(
+    technique: str, kind: StateKind, width: int, workloads: Iterable[MeasuredWorkload], turns: int
+) -> Floats:
+    """The nanoseconds per slice in each run, including calls."""
     runs = (MeasuredRun(TECHNIQUES[technique].made(kind, width), windows) for windows in workloads)
-    return np.array([of_a_turn(run, turns) / run.slices for run in runs])
+    return np.array([mean_call_ns(run, turns) / run.slices for run in runs])
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """How much to measure."""
 
     techniques: tuple[str, ...] = tuple(PARTS)
     workloads: tuple[MeasuredWorkload, ...] = WORKLOADS
@@ -230,7 +232,7 @@ class Scale:
 
 @dataclass
 class Measurement:
-    """The least times of a technique with a state, in any pass: passes lie apart, so that others rarely disturb all."""
+    """The least times of a technique with a state over all passes. Passes are apart, so that few are disturbed."""
 
     technique: str
     kind: StateKind
@@ -242,25 +244,25 @@ class Measurement:
         self.several = np.full((len(SEVERAL), len(self.scale.workloads_of_groups)), np.inf)
 
     def measure(self) -> None:
-        """One pass."""
+        """Measures one pass."""
         technique, kind, scale = self.technique, self.kind, self.scale
         self.call_ns = min(self.call_ns, calling(technique, kind, scale.turns))
-        self.single = np.minimum(self.single, times(technique, kind, 1, scale.workloads, scale.turns))
-        several = [times(technique, kind, width, scale.workloads_of_groups, scale.turns) for width in SEVERAL]
+        self.single = np.minimum(self.single, ns_per_slice(technique, kind, 1, scale.workloads, scale.turns))
+        several = [ns_per_slice(technique, kind, width, scale.workloads_of_groups, scale.turns) for width in SEVERAL]
         self.several = np.minimum(self.several, np.array(several))
 
     def curve(self) -> Curve:
-        """A fit for one group, and a fit for several, whose parts have a cost for each group."""
+        """The curve: a fit for one group, and a fit for several with a fixed cost and a cost per group."""
         name = self.technique
-        single = fitted(works(name, self.scale.workloads), self._without_calls(self.single, SLICES))
-        done = works(name, self.scale.workloads_of_groups)
+        single = fitted(work_per_slice(name, self.scale.workloads), self._without_calls(self.single, SLICES))
+        done = work_per_slice(name, self.scale.workloads_of_groups)
         by_width = np.concatenate([np.concatenate((done, width * done), axis=1) for width in SEVERAL])
         several = self._without_calls(self.several, SLICES_OF_GROUPS).reshape(-1)
         fixed, each = np.split(fitted(by_width, several), 2)
         return Curve(_by_work(name, single), _by_work(name, fixed), _by_work(name, each), self.call_ns)
 
     def _without_calls(self, taken: Floats, slices: int) -> Floats:
-        """What is left of a run that costs hardly more than its calls is not known well, but is not nothing."""
+        """The times without calls. At least a tenth is left, because a run may cost hardly more than its calls."""
         result: Floats = np.maximum(taken / 10, taken - self.call_ns / slices)
         return result
 
@@ -271,7 +273,7 @@ def _by_work(technique: str, weights: Floats) -> tuple[float, ...]:
 
 
 def measure(scale: Scale | None = None) -> Figures:
-    """All figures of this machine. The count of rows by `r_int` is among them whatever the techniques."""
+    """All figures of this machine. They always include the count of rows by `r_int`."""
     scale = scale or Scale()
     wanted = list(dict.fromkeys((*scale.techniques, "r_int")))
     runs = {
@@ -293,7 +295,7 @@ def measure(scale: Scale | None = None) -> Figures:
 
 
 def folding(turns: int) -> tuple[float, dict[str, float]]:
-    """Nanoseconds a row takes to find its slice, and to enter each state."""
+    """The nanoseconds for a row to find its slice, and to enter each state."""
     open_slices = OpenSlices(1)
     open_slices.set_edges({"epochs": [-(2**63)], "firsts": [0, 1], "slides": [1000], "phases": [0]})
     points = np.arange(ROWS, dtype=np.int64)
@@ -314,7 +316,7 @@ def folding(turns: int) -> tuple[float, dict[str, float]]:
 
 
 def intake(turns: int, partials: int = 4096) -> dict[str, float]:
-    """Nanoseconds a partial takes to enter a slice: held states are taken out, combined as one run and put back."""
+    """The nanoseconds for a partial to enter a slice: held states are copied out, combined in one run and put back."""
     slots = np.arange(partials, dtype=np.int64)
     each = {}
     for name, kind in STATES.items():
@@ -333,9 +335,9 @@ def intake(turns: int, partials: int = 4096) -> dict[str, float]:
 
 
 def delivery(turns: int, results: int = 4096) -> tuple[float, float]:
-    """Nanoseconds of a due report, and of a field of a result, from the answers to columns.
+    """The nanoseconds of a due report, and of a field of a result, from the answers to columns.
 
-    These are the array operations of the engine alone; what HAVING and the selected items cost is the query's.
+    Only array operations of the engine are measured. The costs of HAVING and of the items belong to each query.
     """
     edges = np.arange(0, 64 * results, 64, dtype=np.int64)
     random = np.random.default_rng(2)

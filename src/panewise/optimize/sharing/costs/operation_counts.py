@@ -1,13 +1,13 @@
-"""Omega: the operations that a technique does per edge, by the lengths of its windows in slices.
+"""Omega: the number of operations of a technique per edge, from the lengths of its windows in slices.
 
-From Shein and Chrysanthis 2020, section 4.1 and table 3, equations 3 to 7, with two misprints mended: the mean length
-of a deque is the harmonic sum of 1/i, not of 1/i!, and a window of one slice costs a FlatFAT nothing, where equation 4
-has no value. The interval synopses likewise, from Arasu and Widom 2004, section 3 and figure 1, and the techniques that
-keep an instance per range, which those papers do not weave.
+From Shein and Chrysanthis 2020, section 4.1 and table 3, equations 3 to 7, with two misprints corrected: the mean
+length of a deque is the harmonic sum of 1/i, not of 1/i!, and a window of one slice costs a FlatFAT nothing, where
+equation 4 has no value. The counts of interval synopses are from Arasu and Widom 2004, section 3 and figure 1. Those of
+techniques with an instance for each range, which these papers do not weave, are ours.
 
-Every window is answered at every edge, but for Panes, whose range / slide is the average over edges of a window that is
-answered when it slides. Our structures are checked against these counts; where they share more, they do less. Cost:
-O(windows).
+Every window is answered at every edge. Only for Panes, range / slide is the average over edges of a window that is
+answered when it slides. Tests compare our structures with these counts; they do fewer operations if they share more.
+Cost: O(windows).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EULER = 0.5772156649015329
 
 
 def harmonic(number: float) -> float:
-    """1 + 1/2 + ... + 1/number, and between whole numbers the smooth curve through them.
+    """1 + 1/2 + ... + 1/number, interpolated smoothly between whole numbers.
 
     >>> round(harmonic(1), 6), round(harmonic(4), 6), round(harmonic(1000), 1)
     (1.0, 2.083333, 7.5)
@@ -37,19 +37,19 @@ def harmonic(number: float) -> float:
 
 
 def _panes(lengths: Floats, counts: Floats) -> float:
-    """Equation 3, where a length is range / slide."""
+    """Equation 3. A length is range / slide."""
     return float(counts @ lengths)
 
 
 def _flat_fat(lengths: Floats, counts: Floats) -> float:
-    """Equation 4; a window of one slice is a leaf, and costs nothing."""
+    """Equation 4. A window of one slice is a leaf and costs nothing."""
     inner = np.floor(np.log2(np.maximum(lengths - 1, 1)))
     each = inner + (lengths - 1) / 2 ** np.floor(np.log2(np.maximum(lengths, 1)))
     return float(counts @ np.where(lengths > 1, each, 0.0))
 
 
 def _slick_deque_inv(lengths: Floats, counts: Floats) -> float:
-    """Equation 6: a running value for each whole number of slices, two operations for each."""
+    """Equation 6: two operations for the running value of each distinct length."""
     return 2.0 * len(np.unique(np.rint(lengths)))
 
 
@@ -60,12 +60,12 @@ def _slick_deque(lengths: Floats, counts: Floats) -> float:
 
 
 def _b_int(lengths: Floats, counts: Floats) -> float:
-    """A node for each slice, and about as many for a window as the levels below its length."""
+    """One node for each slice, and for a window about as many as there are levels below its length."""
     return 1 + float(counts @ np.log2(np.maximum(lengths, 1)))
 
 
 def _l_int(lengths: Floats, counts: Floats) -> float:
-    """Three for each class of widths [2^k, 2^(k+1)), and one for a window."""
+    """Three operations for each class of widths [2^k, 2^(k+1)), and one for each window."""
     classes = len(np.unique(np.floor(np.log2(np.maximum(lengths, 1)))))
     return 3 * classes + float(counts.sum())
 
@@ -92,7 +92,7 @@ OPERATIONS: dict[str, Callable[[Floats, Floats], float]] = {
     "l_int": _l_int,
     "r_int": lambda lengths, counts: 1 + float(counts.sum()),
     "psoup": _psoup,
-    # Ranges do not share: an instance, a chain's stair or a materialized answer for each.
+    # These do not share among ranges: each has an instance, a stair of a chain, or a materialized answer.
     "subtract_on_evict": _per_window(2),
     "materialize_all": _per_window(2),
     "two_stacks": _per_window(3),
@@ -105,9 +105,9 @@ PANES = frozenset(name for name, count in OPERATIONS.items() if count is _panes)
 
 
 def operations_per_edge(technique: str, lengths: ArrayLike, counts: ArrayLike) -> float:
-    """Omega of windows of these lengths in slices, each of so many queries that are answered apart.
+    """Omega of windows with these lengths in slices. `counts`: the queries of each that are answered separately.
 
-    Lengths need not be whole: they are averages. For Panes a length is the window's range in its own slides.
+    Lengths are averages and need not be whole. For Panes a length is the window's range divided by its slide.
 
     >>> operations_per_edge("flat_fit", [10, 20], [1, 1]), operations_per_edge("panes", [10, 20], [1, 2])
     (6.0, 50.0)

@@ -1,6 +1,7 @@
-"""The figures that stand in until a machine has been calibrated, in nanoseconds; `calibration.py` says of what machine.
+"""The figures for machines that have not been calibrated, in nanoseconds.
 
-They are what `figures_to_json(measure())` gave there. Weights are those of `costs.work`.
+They are the result of `figures_to_json(measure())` on the machine that `calibration.py` names. The names of weights are
+those of `weave_costs.WORK`.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""What a weave costs, per unit of the axis: in operations as the papers count them, and in nanoseconds as we measure.
+"""The cost of a weave per unit of the axis: in operations as the papers count them, and in measured nanoseconds.
 
 A tree cuts E slices per unit and answers windows of P_i = range_i * E slices. The papers charge every tree its rows and
-`Omega` operations per edge (Shein and Chrysanthis 2020, equation 1); where one composite partial aggregation feeds all
-trees (TriWeave), rows are charged once, and every tree for taking in the composite partials:
+`Omega` operations per edge (Shein and Chrysanthis 2020, equation 1). If one composite partial aggregation feeds all
+trees (TriWeave), rows are charged once, and every tree is charged for taking in the composite partials:
 
     WeaveShare   C = m * lambda + sum(E_i * Omega_i)
     TriWeave     C = lambda + sum(intake of E_all partials + E_i * Omega_i)
 
-`OperationModel` is that, with the Omega of `operation_counts.py`, for windows that are each asked for by one query: the
-papers share equal ones too.
+`OperationModel` implements these formulas with the Omega of `operation_counts.py`. Each distinct window counts once,
+because the papers share equal windows too.
 
-`CalibratedModel` says what our engine does: a window is answered when its report is due, equal windows once for all
-queries, all that are due in one call. So a tree costs what enters it, and what is answered, each by a curve that was
-measured (`calibration.py`). All that the curves need of a set of windows is in `WindowSums`, which add up: the cost of
-two trees woven together follows from the sums of both, in a few microseconds however many windows there are.
+`CalibratedModel` describes our engine: a window is answered when its report is due, once for all queries that have it,
+and all windows that are due together in one call. So the cost of a tree is that of the slices that enter it and of the
+windows that are answered, by measured curves (`calibration.py`). All that the curves need of a set of windows is in
+`WindowSums`, which add up. So the cost of two trees together follows from the sums of both, in a few microseconds for
+any number of windows.
 
-Nothing here compiles anything. Cost: O(windows) for a set of windows, O(1) for sums.
+Nothing here compiles loops. Cost: O(windows) for a set of windows, O(1) for sums.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class WindowSums:
-    """What costs need of a set of distinct windows; the sums of two disjoint sets add up. Per unit of the axis."""
+    """Sums over a set of distinct windows, per unit of the axis. The sums of two disjoint sets add up."""
 
     windows: int
     answers: float  # sum of 1 / slide
-    results: float  # the same, times the queries of each window
+    results: float  # sum of queries / slide
     logarithms: float  # sum of log2(range) / slide
     overlap: float  # sum of range / slide
-    moving: float  # sum of the part of the axis that enters each window: 1, or less where the slide leaves gaps
+    moving: float  # sum of the share of the axis that enters each window: 1, or less if the slide leaves gaps
     longest: float
-    most_often: float  # the greatest 1 / slide: how often some window is answered, where slides are aligned
-    most_windows: int  # that have the least slide
-    classes: int  # a bit for each floor(log2(range))
+    most_often: float  # the greatest 1 / slide: how often a window is answered if slides are aligned
+    most_windows: int  # number of windows with the least slide
+    classes: int  # a bit mask of the values of floor(log2(range))
     ranges: Floats
 
     def __add__(self, other: WindowSums) -> WindowSums:
@@ -75,9 +76,9 @@ class WindowSums:
 
 
 def window_sums(ranges: ArrayLike, slides: ArrayLike, counts: ArrayLike) -> WindowSums:
-    """Of distinct windows (range, slide, phase) with the number of queries of each.
+    """The sums of distinct windows (range, slide, phase). `counts`: the number of queries of each.
 
-    A range without a beginning, infinite here, counts as one slide: the engine keeps the rest of it in one state.
+    An unbounded range, infinite here, counts as one slide, because the engine keeps the rest of it in one state.
     """
     steps = np.asarray(slides, np.float64)
     spans = np.asarray(ranges, np.float64)
@@ -107,37 +108,37 @@ def window_sums(ranges: ArrayLike, slides: ArrayLike, counts: ArrayLike) -> Wind
 
 
 class CostModel(ABC):
-    """Costs per unit of the axis. Rates are per unit too: of rows, of edges, of composite partials."""
+    """Costs per unit of the axis. The rates of rows, edges and composite partials are per unit too."""
 
     @abstractmethod
     def fold(self, rate: float) -> float:
-        """Rows enter the slices of one partial aggregation."""
+        """The cost of rows that enter the slices of one partial aggregation."""
 
     @abstractmethod
     def intake(self, composite_edge_rate: float) -> float:
-        """Composite partials are merged into the slices of one tree."""
+        """The cost of composite partials that are merged into the slices of one tree."""
 
     @abstractmethod
     def tree_of(self, technique: str, edge_rate: float, windows: WindowSums) -> float:
-        """Partials of a tree's slices enter a synopsis, and its windows are answered; folding and intake left out."""
+        """The cost of a tree without folding and intake: slices enter a synopsis, and windows are answered."""
 
     def tree(self, technique: str, edge_rate: float, ranges: ArrayLike, slides: ArrayLike, counts: ArrayLike) -> float:
-        """The same of distinct windows and the number of queries of each."""
+        """The cost as in `tree_of`, for distinct windows with the number of queries of each."""
         return self.tree_of(technique, edge_rate, window_sums(ranges, slides, counts))
 
     def weave_share(self, rate: float, trees: Iterable[float]) -> float:
-        """A plan of trees that cost so much each, where every tree folds the rows itself: equation 1."""
+        """The cost of a plan of trees with these costs, if every tree folds the rows itself: equation 1."""
         fold = self.fold(rate)
         return sum(fold + tree for tree in trees)
 
     def tri_weave(self, rate: float, composite_edge_rate: float, trees: Iterable[float]) -> float:
-        """A plan of trees that cost so much each, where rows are folded once into slices cut at all trees' edges."""
+        """The cost of a plan of trees with these costs, if rows are folded once into slices cut at all trees' edges."""
         intake = self.intake(composite_edge_rate)
         return self.fold(rate) + sum(intake + tree for tree in trees)
 
 
 class OperationModel(CostModel):
-    """The papers' model: a row, a partial taken in and a combination of two states are an operation each."""
+    """The papers' model: a row, a partial that is taken in and a combination of two states are one operation each."""
 
     def fold(self, rate: float) -> float:
         return rate
@@ -153,25 +154,25 @@ class OperationModel(CostModel):
 
 
 WORK = ("edges", "answers", "logarithms", "slices", "moves", "classes", "near", "steady")
-# Techniques with a shorter way for one window that is asked for slice after slice.
+# Techniques that are faster if the tree has one window, which is answered at every slice.
 STEADY = frozenset({"flat_fit", "slick_deque", "slick_deque_inv", "r_int", "two_stacks", "daba", "subtract_on_evict"})
-STRIDING = frozenset({"flat_fit"})  # also where it is asked for after every so many slices
-# Those whose window goes on from where it was, or from the window answered before it, whichever is nearer.
+STRIDING = frozenset({"flat_fit"})  # those of STEADY that are also faster if it is answered at every n-th slice
+# Techniques that move a window from its last position or from that of the last answered window, whichever is nearer.
 NEAREST = frozenset({"slick_deque_inv", "subtract_on_evict"})
 SAME = {"materialize_none": "panes"}
 
 
 def work(technique: str, edge_rate: float, windows: WindowSums) -> tuple[float, ...]:
-    """What a technique does per unit, by the names of WORK: the features that its measured curve is linear in.
+    """The work of a technique per unit, in the order of WORK. The measured curves are linear in these features.
 
     edges       slices that enter
-    answers     windows answered, equal ones of several queries once
-    logarithms  sum over answers of log2 of the slices that the answer goes through
-    slices      sum over answers of the slices of the window, less one
-    moves       slices that enter each window that keeps an instance of its own, or that it is moved by
+    answers     distinct windows that are answered
+    logarithms  sum over answers of log2 of the number of slices that the answer goes through
+    slices      sum over answers of the number of slices of the window, less one
+    moves       sum over windows of the slices that enter the window, or by which it is moved
     classes     slices that enter, for each class of widths
-    near        answers of windows that are moved by one slice each time, where that is quicker and they are several
-    steady      slices that enter a tree of one window, where the technique has a shorter way for it: all its work
+    near        answers of windows that move by one slice each time, if the technique is faster for these
+    steady      slices that enter a tree of one window, if the technique is faster for it; all else is then 0
     """
     answers = windows.answers
     if not answers or edge_rate <= 0:
@@ -179,17 +180,17 @@ def work(technique: str, edge_rate: float, windows: WindowSums) -> tuple[float, 
     alone = windows.windows == 1
     if alone and technique in STEADY and (edge_rate <= 1.01 * answers or technique in STRIDING):
         return (*(0.0,) * (len(WORK) - 1), edge_rate)
-    # Of windows that end together each goes on from the next shorter one; so far apart are their starts.
+    # Windows that end together are answered from the next shorter one. This is the mean distance of their starts.
     apart = max(1.0, windows.longest * edge_rate * windows.most_often / answers)
     logarithms = max(0.0, windows.logarithms + answers * math.log2(edge_rate))
-    if technique == "b_int":  # a window alone shares its slices with its own next positions
+    if technique == "b_int":  # a single window shares its slices with its own next positions
         logarithms = 0.0 if alone else min(logarithms, answers * math.log2(apart))
     moves, near = edge_rate * windows.moving, 0.0
     if technique in NEAREST:
         if edge_rate <= 1.01 * windows.most_often:
             near = edge_rate * windows.most_windows
             answers, moves = max(0.0, answers - near), max(0.0, moves - near)
-        if answers and moves:  # in and out from its own place, or `apart` from its neighbour's
+        if answers and moves:  # slices in and out from its own last position, or from its neighbour, `apart` away
             moves = 1 / (1 / moves + 2 / (answers * apart))
     return (
         edge_rate,
@@ -205,9 +206,9 @@ def work(technique: str, edge_rate: float, windows: WindowSums) -> tuple[float, 
 
 @dataclass(frozen=True)
 class Curve:
-    """Nanoseconds for each part of WORK: of one group, and of several, so much in any case and for each group.
+    """Nanoseconds for each part of WORK: for one group (`single`), and for several (`several` plus `each` per group).
 
-    `call_ns` is that of insert, answer and evict of nothing.
+    `call_ns` is the time of calling insert, answer and evict without any work.
     """
 
     single: tuple[float, ...]
@@ -223,18 +224,18 @@ class Curve:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured on a machine, in nanoseconds. States are 'count', 'sum' and 'max': see `state_of`."""
+    """The measurements of a machine, in nanoseconds. States are 'count', 'sum' and 'max' (see `state_of`)."""
 
     curves: Mapping[str, Mapping[str, Curve]]  # by state, then technique
     slot_ns: float  # a row, or a partial, finds its slice
     fold_ns: Mapping[str, float]  # by state: a row enters it
     intake_ns: Mapping[str, float]  # by state: a partial enters it
-    report_ns: float  # the slices of a due report are found, and whether others have the same window
-    result_ns: float  # a field of a result is brought to its query
+    report_ns: float  # the slices of a due report are found, and the queries with the same window
+    result_ns: float  # a field of a result is delivered to its query
 
 
 def state_of(kind: StateKind) -> str:
-    """Which of the measured states a kind costs as much as, about: by whether it can be taken away, and its fields."""
+    """The measured state that costs about as much as this kind, by its fields and whether it is invertible."""
     if kind.algebra.invertible and not kind.float_fields:
         return "count" if kind.int_fields == 1 else "sum"
     return "max"
@@ -242,11 +243,11 @@ def state_of(kind: StateKind) -> str:
 
 @dataclass(frozen=True)
 class CalibratedModel(CostModel):
-    """Nanoseconds of our engine.
+    """Costs in nanoseconds of our engine.
 
-    `states`: those that the queries keep, the count of rows included, which every tree has. `groups`: how many a slice
-    and an answer have. `pushes`: how often per unit rows come, so that all trees are called; 0 leaves calls out.
-    `row_count_by`: the technique that keeps the count of rows whatever a tree's is; None where it is the tree's.
+    `states`: the states of the queries, including the count of rows, which every tree has. `groups`: the number of
+    groups of a slice and an answer. `pushes`: how often per unit rows come, so that all trees are called; 0 ignores
+    calls. `row_count_by`: the technique that keeps the count of rows; None if it is that of the tree.
     """
 
     figures: Figures
@@ -261,7 +262,7 @@ class CalibratedModel(CostModel):
     def with_load(
         self, states: Iterable[str] | None = None, groups: float | None = None, pushes: float | None = None
     ) -> CalibratedModel:
-        """The same machine for other states, and other measured numbers of groups and pushes."""
+        """The model of the same machine for other states, groups and pushes."""
         return replace(
             self,
             states=self.states if states is None else tuple(states),
@@ -283,12 +284,12 @@ class CalibratedModel(CostModel):
         return self.delivery(windows) + sum(self._kept(curve, edge_rate, windows) for curve in curves)
 
     def delivery(self, windows: WindowSums) -> float:
-        """Due reports are found, and their fields brought to the queries."""
+        """The cost of finding due reports and delivering their fields to the queries."""
         fields = self.groups * (len(self.states) + 1) * self.figures.result_ns
         return windows.results * (self.figures.report_ns + fields)
 
     def kept_by(self, technique: str, state: str, edge_rate: float, windows: WindowSums) -> float:
-        """One state of a tree, by a technique."""
+        """The cost of one state of a tree that a technique keeps."""
         return self._kept(self._curve(technique, state), edge_rate, windows)
 
     def _kept(self, how: tuple[str, tuple[float, ...], float], edge_rate: float, windows: WindowSums) -> float:
@@ -297,7 +298,7 @@ class CalibratedModel(CostModel):
         return self.pushes * call_ns + sum(ns * amount for ns, amount in zip(curve, done, strict=True))
 
     def _curve(self, technique: str, state: str) -> tuple[str, tuple[float, ...], float]:
-        """By what a state is kept in a tree of this technique, and at what cost."""
+        """The technique that keeps a state in a tree of this technique, its curve, and the time of its calls."""
         measured = self.figures.curves[state]
         if state == "count" and self.row_count_by is not None:
             technique = self.row_count_by
@@ -305,7 +306,7 @@ class CalibratedModel(CostModel):
         if state != "max" and kept_by == "slick_deque":
             kept_by = "slick_deque_inv"
         if kept_by not in measured and state == "count":
-            kept_by = "r_int"  # the engine's own choice where a technique does not admit the count of rows
+            kept_by = "r_int"  # as in the engine, if the technique does not admit the count of rows
         if kept_by not in measured:
             raise ValueError(f"'{technique}' has no measured cost for a state of '{state}'")
         curve = measured[kept_by]
@@ -317,9 +318,9 @@ EACH_ITS_BEST = "each its best"
 
 @dataclass(frozen=True)
 class BestModel(CostModel):
-    """A calibrated model in which every state of a tree is kept by its own best technique: `EACH_ITS_BEST` is the name.
+    """A calibrated model in which each state of a tree has its cheapest technique. It prices only `EACH_ITS_BEST`.
 
-    `admitted`: for each state that the queries keep, the techniques to choose from; a state may occur several times.
+    `admitted`: for each state of the queries, the techniques to choose from. A state may occur several times.
     """
 
     model: CalibratedModel
@@ -336,7 +337,7 @@ class BestModel(CostModel):
         return self.model.delivery(windows) + sum(cost for cost, _ in self.best(edge_rate, windows))
 
     def best(self, edge_rate: float, windows: WindowSums) -> list[tuple[float, str]]:
-        """For each state the least cost, and the technique; of equals the first."""
+        """For each state the least cost and its technique, the first among equals."""
         model = self.model
         return [
             min(

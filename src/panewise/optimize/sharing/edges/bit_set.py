@@ -1,13 +1,14 @@
-"""Bit Set: mark every edge within one period, the least common multiple of the slides, and count the marks.
+"""Bit Set: marks every edge within one period, the least common multiple of the slides, and counts the marks.
 
     slides 2 and 3, period 6:   1 . 1 . 1 .
                                 1 . . 1 . .
                                 -----------
                                 1 . 1 1 1 .       4 edges
 
-Any phases, any slides, as long as the period is small: PERIOD_MAX points, one byte each. Up to PERIOD_MAX_PACKED the
-bits are those of one Python integer, whose marks for a slide are kept and only shifted: under 0.1 microsecond a class.
-O(period / slide) a class past that. Source: Shein and Chrysanthis 2020, section 3.1 and 3.1.2.
+It counts any classes whose period is at most PERIOD_MAX points, with one byte for each. Up to PERIOD_MAX_PACKED the
+marks are the bits of one Python integer. Those of a slide are cached and only shifted, which takes less than 0.1
+microseconds a class. Above that a class costs O(period / slide). Source: Shein and Chrysanthis 2020, sections 3.1 and
+3.1.2.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def count(classes: Classes) -> Count:
 
 
 def marked(classes: Classes, period: int) -> int:
-    """How many of `period` points are in a class; every slide must divide the period."""
+    """The number of points among `period` points that are in a class. Every slide must divide the period."""
     if period <= PERIOD_MAX_PACKED:
         packed = 0
         for slide, phase in classes:
@@ -50,9 +51,9 @@ def marked(classes: Classes, period: int) -> int:
 
 
 def marked_apart(classes: Iterable[Class], factor: int, period: int) -> int:
-    """As `marked`, for classes in any order whose slides are all multiples of `factor`: period / factor bits will do.
+    """The same count as `marked`, with only period / factor bits. All slides must be multiples of `factor`.
 
-    Classes with different phases modulo the factor never meet, and are marked apart.
+    Classes with different phases modulo the factor have no common point, and are marked separately.
     """
     length = period // factor
     packed: dict[int, int] = {}

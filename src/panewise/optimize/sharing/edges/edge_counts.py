@@ -1,23 +1,23 @@
-"""Edges: how many edges a set of windows has per unit of its axis, the figure on which every cost of sharing stands.
+"""The number of edges that a set of windows has per unit of its axis, on which every cost of sharing depends.
 
-A window's edges are one or two residue classes, (slide, phase): `classes_of`. The edges of a set of windows are the
-union of its windows' classes, so a caller unites frozensets and asks `edge_rate`. For panes too: every window brings
-its own panes, and all are marked (Shein and Chrysanthis 2020, section 3.1), which is at most as many edges as the one
+The edges of a window are one or two residue classes, (slide, phase): `classes_of`. The edges of a set of windows are
+the union of these classes, so a caller unites frozensets and calls `edge_rate`. With panes every window has its own
+panes, and all are marked (Shein and Chrysanthis 2020, section 3.1). These are at most as many edges as with the one
 length of pane for all windows that `slicing.panes` gives.
 
-`edge_rate` first drops classes within others and divides by common factors, whatever the method; what remains falls
-into parts that never meet, and each part is counted by
+`edge_rate` first drops classes that lie in others and divides by common factors. The rest falls into parts without
+common points. Each part is counted by one of these methods:
 
-    bit_set     any classes with a period of up to 2 ** 24 points; marks them
-    f1          classes with a point in common, up to 4,096 terms; inclusion and exclusion
-    residues    any classes; exact within a bounded amount of work, else an estimate with a bound
+    bit_set     any classes with a period of up to 2 ** 24 points; marks the points
+    f1          classes with a common point, up to 4,096 terms; inclusion and exclusion
+    residues    any classes; exact within a bounded amount of work, otherwise an estimate with an error bound
     auto        bit_set for periods of up to 8,192 points; for longer ones formulas for one and two classes, f1 for a
-                few that meet, residues for the rest
+                few with a common point, residues for all others
 
-All that are exact agree. Rates of the last COUNTS_KEPT sets of up to CLASSES_MAX_KEPT classes are kept, by the set, and
-so are counts of parts, by their shape: divided by common factors and moved to 0, so that 2 and 3 seconds and 4 and 6
-minutes are one question. Some 5 to 30 microseconds for up to 20 windows whose slides are factors of one small number,
-0.3 when asked again, milliseconds for dozens of slides that have little in common.
+All exact methods agree. The rates of the last COUNTS_KEPT sets of up to CLASSES_MAX_KEPT classes are cached. So are the
+counts of parts, divided by common factors and moved to 0, so that 2 and 3 seconds, and 4 and 6 minutes, have one entry.
+Cost: 5 to 30 microseconds for up to 20 windows whose slides are factors of one small number, 0.3 if cached,
+milliseconds for dozens of slides with few common factors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["EdgeRate", "Slicing", "classes_of", "edge_rate", "reduced"]
 
 COUNTS_KEPT = 1 << 14
 CLASSES_MAX_KEPT = 32
-# Measured: at 5 slides without common factors F1 takes half the time of residues, at 10 twice the time.
+# By measurement, F1 takes half the time of residues for 5 slides without common factors, and twice the time for 10.
 _FEW_FOR_F1 = 6
 
 
@@ -51,7 +51,7 @@ class Slicing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EdgeRate:
-    """`edges` in every `period` of the axis; where not exact, `per_unit` may be wrong by `bound`, see `sampled`."""
+    """`edges` in every `period` of the axis. If not `exact`, `per_unit` may be wrong by `bound` (see `sampled`)."""
 
     edges: int
     period: int
@@ -73,7 +73,7 @@ _EDGE_CLASSES = {
 
 @lru_cache(maxsize=1 << 16)
 def classes_of(cadence: Cadence, slicing: Slicing) -> frozenset[Class]:
-    """The residue classes of one window's edges; none for a window that reaches back for ever, in cutty slicing.
+    """The residue classes of one window's edges. An unbounded window has none with cutty slicing.
 
     >>> sorted(classes_of(Cadence(5, 3), Slicing.PAIRS))
     [(3, 0), (3, 1)]
@@ -83,7 +83,7 @@ def classes_of(cadence: Cadence, slicing: Slicing) -> frozenset[Class]:
 
 
 def edge_rate(classes: Iterable[Class], method: str = "auto") -> EdgeRate:
-    """The rate of a union of residue classes. ValueError where the method does not apply.
+    """The rate of a union of residue classes. ValueError if the method does not apply.
 
     >>> edge_rate([(2, 0), (3, 0)])
     EdgeRate(edges=4, period=6, exact=True, bound=0.0)

@@ -1,16 +1,17 @@
-"""F1: the edges of windows that all report together at some point, from the least common multiples of their slides.
+"""F1: counts the edges of windows that all report together at some point, from least common multiples of their slides.
 
-The multiples of slides s_1 ... s_n within a period L, their least common multiple, by inclusion and exclusion:
+The number of multiples of slides s_1 ... s_n within a period L, their least common multiple, by inclusion and
+exclusion:
 
     L * sum over all non-empty groups of slides of (-1) ** (size of the group + 1) / lcm(group)
 
-As printed this sums over 2 ** n groups. Here a slide that is a multiple of another is left out first, and groups with
-the same least common multiple are one term with a coefficient, which often is 0 and then goes. So slides that are
-factors of one number have at most as many terms as that number has factors, however many they are. TERMS_MAX bounds
-the rest: twelve slides always pass.
+As printed this sums over 2 ** n groups. Here slides that are multiples of others are left out first. Groups with the
+same least common multiple are one term with a coefficient, and terms with the coefficient 0 are dropped. So slides that
+are factors of one number have at most as many terms as that number has factors. TERMS_MAX bounds the number of terms in
+other cases; twelve slides never exceed it.
 
-It counts multiples of slides only: the classes must all have a point in common, from which all of them count.
-Source: Shein and Chrysanthis 2020, section 3.1.2, equation 2.
+Only multiples of slides can be counted, so all classes must have a common point, which is taken as 0. Source: Shein and
+Chrysanthis 2020, section 3.1.2, equation 2.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def count(classes: Classes) -> Count:
 
 
 def meet(classes: Classes) -> bool:
-    """Whether the classes have a point in common: by the Chinese remainder theorem, whether every two have one."""
+    """Whether the classes have a common point: by the Chinese remainder theorem, whether every two have one."""
     if all(phase == 0 for _, phase in classes):
         return True
     return all(

@@ -1,13 +1,13 @@
-"""Residue classes: sets of integers `phase + k * slide`, the form in which all edges of periodic windows come.
+"""Residue classes: sets of integers `phase + k * slide`. The edges of periodic windows are unions of such sets.
 
-What the methods of counting a union of them share. A class is a pair (slide, phase) with 0 <= phase < slide. Counting
-never needs the numbers as large as they come, microseconds most often:
+This module has what all methods of counting a union need. A class is a pair (slide, phase) with 0 <= phase < slide. The
+numbers are large, mostly microseconds, and are made smaller before counting:
 
 - `reduced` drops classes that lie in another one;
-- `parts` divides by common factors. Where g divides all slides, classes with different phases modulo g never meet:
-  they are apart, and each part counts like classes of slides `slide / g`;
-- `coprime_powers` gives the factors, coprime to each other, of which all slides are products. They come from greatest
-  common divisors alone: nothing is ever factored into primes, which would be slow for slides near 2 ** 63.
+- `parts` divides by common factors. If g divides all slides, classes with different phases modulo g have no common
+  point. They are separate parts, each of which is counted as classes with slides `slide / g`;
+- `coprime_powers` gives pairwise coprime numbers of which all slides are products. It uses only greatest common
+  divisors, because a factorisation into primes would be slow for slides near 2 ** 63.
 
     slides 12, 18, 5:   12 = 4 * 3, 18 = 2 * 9, 5         coprime powers 4, 9, 5
 """
@@ -24,7 +24,7 @@ Classes = tuple[Class, ...]
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`edges` of the points of a `period`; where `bound` is not 0, edges / period may be wrong by that much."""
+    """`edges` of the points of a `period`. If `bound` is not 0, edges / period may be wrong by that much."""
 
     edges: int
     period: int
@@ -32,9 +32,9 @@ class Count:
 
 
 def reduced(classes: Iterable[Class]) -> Classes:
-    """The classes with phases from 0, by slide, each once and none that lies in another one.
+    """The distinct classes with normal phases, ordered by slide, without those that lie in another one.
 
-    In O(classes * different slides that divide each other).
+    Cost: O(classes * different slides that divide each other).
 
     >>> reduced([(4, 1), (8, 5), (6, 7), (6, 0)])
     ((4, 1), (6, 0), (6, 1))
@@ -62,7 +62,7 @@ def reduced(classes: Iterable[Class]) -> Classes:
 
 
 def moved_to_zero(classes: Classes) -> Classes:
-    """The classes moved along the axis until the first has phase 0: equal counts, and equal keys for equal shapes."""
+    """The classes moved along the axis so that the first has phase 0. Counts stay, and equal shapes become equal."""
     distance = classes[0][1]
     if distance == 0:
         return classes
@@ -70,7 +70,7 @@ def moved_to_zero(classes: Classes) -> Classes:
 
 
 def parts(classes: Classes) -> Iterator[tuple[int, Classes]]:
-    """Groups that never meet, each with the factor that its slides were divided by; the first phase of each is 0.
+    """Groups without common points, each with the factor by which its slides were divided. First phases are 0.
 
     The points of all groups, each count divided by its factor, are the points of the classes.
 
@@ -93,10 +93,10 @@ def parts(classes: Classes) -> Iterator[tuple[int, Classes]]:
 
 
 def coprime_powers(slides: Iterable[int]) -> list[int]:
-    """Numbers without common factors, of each of which every slide contains one power of the same root; none is 1.
+    """Pairwise coprime numbers above 1 whose product is the least common multiple of the slides.
 
-    The product of all is the least common multiple of the slides, and a slide is the product of its greatest common
-    divisors with each of them.
+    Every slide is the product of its greatest common divisors with them. Each number is a power of a root, and every
+    slide contains the root to some power.
 
     >>> sorted(coprime_powers([12, 18, 5]))
     [4, 5, 9]
@@ -116,7 +116,7 @@ def coprime_powers(slides: Iterable[int]) -> list[int]:
 
 
 def _refine(roots: list[int], number: int) -> None:
-    """Takes a number into a list of pairwise coprime numbers, splitting those that share a factor with it."""
+    """Adds a number to a list of pairwise coprime numbers, splitting those that share a factor with it."""
     waiting = [number]
     while waiting:
         number = waiting.pop()
@@ -128,7 +128,7 @@ def _refine(roots: list[int], number: int) -> None:
                 if common == root:
                     waiting.append(number // root)
                 else:
-                    # Both are products of powers of what these three refine to.
+                    # Both numbers are products of powers of the numbers to which these three refine.
                     del roots[place]
                     waiting += (common, root // common, number // common)
                 break

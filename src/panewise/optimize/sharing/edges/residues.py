@@ -1,25 +1,25 @@
-"""Residues: the edges of any residue classes, exactly within a bounded amount of work, and past it by estimate.
+"""Residues: counts the edges of any residue classes, exactly within a bounded amount of work, otherwise by estimate.
 
-Counted are the free points, those in no class, by the Chinese remainder theorem. The slides are products of powers of
-a few coprime numbers, so a point is its residues modulo those, which are independent of each other, and a class is a
-box: it asks for one residue modulo each of its factors.
+It counts the free points, which are in no class, by the Chinese remainder theorem. The slides are products of powers of
+a few coprime numbers. A point is given by its residues modulo these powers, which are independent of each other. A
+class fixes one residue modulo each of its factors.
 
 - Classes that share no factor are independent: their shares of free points multiply.
-- Classes that share a factor are divided by it. The residues modulo its powers that the classes ask for lie within
-  each other or apart, like folders. Between two neighbouring edges of that nesting all points are in the same classes,
-  with that factor taken out of their slides: a smaller question of the same kind, with a weight.
+- If classes share a factor, the points are divided by their residue modulo its powers. The sets of residues that the
+  classes fix are nested or disjoint, like folders. All residues of a folder outside of its subfolders are in the same
+  classes. With the factor taken out of the slides, each folder is a smaller problem of the same kind, with a weight.
 
       (12, 0) (18, 3) (5, 1), by powers of 2:  all points --- even --- multiples of 4        weights of 4
                               weight 2, odd:   (9, 3) (5, 1)
                               weight 1:        (5, 1)
                               weight 1:        (3, 0) (5, 1)
 
-- Where the least common multiple of the slides is small, Bit Set ends the question.
+- If the least common multiple of the slides is small, Bit Set counts the points.
 
-Counting is hard in general (with enough slides of many factors it decides satisfiability), so STEPS_MAX bounds the
-steps (classes looked at), about 30 ms of work; slides that are products of few factors need far less. Where that does
-not suffice, `sampled` estimates the classes that depend on each other, with a bound of the error. All numbers are
-Python's integers: exact is exact. The method is ours; it agrees with F1 and Bit Set of Shein and Chrysanthis 2020,
+Counting is hard in general: with enough slides of many factors it decides satisfiability. So STEPS_MAX bounds the steps
+(classes looked at) to about 30 ms of work. Slides that are products of few factors need far less. If the steps do not
+suffice, `sampled` estimates the classes that depend on each other, with an error bound. All numbers are Python
+integers, so nothing is rounded. The method is ours. It agrees with F1 and Bit Set of Shein and Chrysanthis 2020,
 section 3.1.2, wherever they apply.
 """
 
@@ -41,7 +41,7 @@ STEPS_MAX = 1 << 13
 
 
 def count(classes: Classes, steps_max: int = STEPS_MAX) -> Count:
-    """The edges of one period of classes of which none lies in another one.
+    """The edges of one period. No class may lie in another one.
 
     >>> count(((12, 0), (18, 3), (5, 1)))
     Count(edges=56, period=180, bound=0.0)
@@ -57,7 +57,7 @@ def count(classes: Classes, steps_max: int = STEPS_MAX) -> Count:
         except _TooMuchWork:
             estimate = sampled.count(component)
             here, here_period = estimate.period - estimate.edges, estimate.period
-            # A share of free points is at most 1, so errors of factors add up at most.
+            # The shares of free points are at most 1, so the error of their product is at most the sum of errors.
             bound += estimate.bound
         free *= here
         period *= here_period
@@ -69,7 +69,7 @@ class _TooMuchWork(Exception):
 
 
 class _Elimination:
-    """One exact count: takes shared factors out of the slides, one after another. Sets of factors are bits."""
+    """One exact count: takes shared factors out of the slides, one after another. Sets of factors are bit masks."""
 
     def __init__(self, powers: list[int]) -> None:
         self.steps_left = 0
@@ -78,7 +78,7 @@ class _Elimination:
         self._known: dict[Classes, tuple[int, int]] = {}
 
     def free(self, classes: Classes) -> tuple[int, int]:
-        """How many points of a period are in no class, and the period."""
+        """The number of points of a period that are in no class, and the period."""
         if not classes:
             return 1, 1
         if len(classes) == 1:
@@ -110,14 +110,14 @@ class _Elimination:
         return free, period
 
     def _free_without(self, power: int, classes: Classes) -> tuple[int, int]:
-        """Counts by one factor: a question for each kind of residue modulo `power`, weighted by how many it has."""
-        questions = [(weight, self.free(question)) for question, weight in _questions(power, classes).items()]
-        period = lcm(*(here_period for _, (_, here_period) in questions))
-        free = sum(weight * here * (period // here_period) for weight, (here, here_period) in questions)
+        """Counts the free points for each kind of residue modulo `power`, weighted by the number of such residues."""
+        problems = [(weight, self.free(problem)) for problem, weight in _smaller_problems(power, classes).items()]
+        period = lcm(*(here_period for _, (_, here_period) in problems))
+        free = sum(weight * here * (period // here_period) for weight, (here, here_period) in problems)
         return free, period * power
 
     def components(self, classes: Classes) -> list[Classes]:
-        """The classes, divided into sets that share no factor."""
+        """The classes, divided into sets that have no factor in common."""
         sets: list[tuple[int, list[Class]]] = []
         for held in classes:
             factors, members = self._factors(held[0]), [held]
@@ -129,7 +129,7 @@ class _Elimination:
         return [tuple(members) for _, members in sets]
 
     def _most_shared(self, classes: Classes) -> int:
-        """The factor that most slides contain: without it, most classes become alike, or independent, or go."""
+        """The factor that most slides contain. Without it most classes become equal or independent, or disappear."""
         holders = [0] * len(self._powers)
         for slide, _ in classes:
             factors = self._factors(slide)
@@ -139,7 +139,7 @@ class _Elimination:
         return self._powers[holders.index(max(holders))]
 
     def _factors(self, slide: int) -> int:
-        """Which powers a slide has a factor of."""
+        """A mask of the powers with which a slide has a common factor."""
         factors = self._factors_of.get(slide)
         if factors is None:
             factors = sum(1 << place for place, power in enumerate(self._powers) if gcd(slide, power) > 1)
@@ -148,15 +148,15 @@ class _Elimination:
 
 
 def free_of_two(classes: Classes) -> tuple[int, int]:
-    """As `_Elimination.free`, for two classes."""
+    """The result of `_Elimination.free` for two classes, by a formula."""
     (slide, phase), (other, other_phase) = classes
     common = gcd(slide, other)
     period = slide // common * other
     return period - period // slide - period // other + ((phase - other_phase) % common == 0), period
 
 
-def _questions(power: int, classes: Classes) -> dict[Classes, int]:
-    """What remains to be counted for each kind of residue modulo `power`, and how many residues are of that kind."""
+def _smaller_problems(power: int, classes: Classes) -> dict[Classes, int]:
+    """The classes that remain for each kind of residue modulo `power`, and the number of residues of that kind."""
     untouched = []
     asking: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for slide, phase in classes:
@@ -168,7 +168,7 @@ def _questions(power: int, classes: Classes) -> dict[Classes, int]:
             asking.setdefault((factor, phase % factor), []).append((rest, phase % rest))
     nests = sorted(asking)
     factors = sorted({factor for factor, _ in nests}, reverse=True)
-    # Nests come by size, so a nest's enclosing one has its classes complete before the nest takes them over.
+    # Nests are ordered by size. So the classes of a nest are complete before the nests inside it copy them.
     inside = {(1, 0): untouched}
     weights = {(1, 0): power}
     for nest in nests:
@@ -184,10 +184,10 @@ def _questions(power: int, classes: Classes) -> dict[Classes, int]:
         inside[nest] = inside[around] + asking[nest]
         weights[nest] = power // factor
         weights[around] -= power // factor
-    questions: dict[Classes, int] = {}
+    problems: dict[Classes, int] = {}
     for nest, weight in weights.items():
         if weight:
-            question = reduced(inside[nest])
-            if not question or question[0][0] > 1:
-                questions[question] = questions.get(question, 0) + weight
-    return questions
+            problem = reduced(inside[nest])
+            if not problem or problem[0][0] > 1:
+                problems[problem] = problems.get(problem, 0) + weight
+    return problems

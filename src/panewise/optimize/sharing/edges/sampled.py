@@ -1,17 +1,16 @@
-"""Sampled: an estimate of the edges of residue classes, from points drawn over their period, with a bound of its error.
+"""Sampled: estimates the edges of residue classes from random points of their period, with an error bound.
 
-Two ways, by the sum S of the classes' shares 1 / slide:
+The method depends on the sum S of the classes' shares 1 / slide:
 
-- S >= 1: points of the whole period are drawn, and those in some class counted.
-- S < 1: points of each class are drawn, as many as its share of S, and those counted that are in no class before it.
-  So only what classes have in common is estimated, and the error shrinks with S (Karp and Luby's way of estimating a
-  union).
+- S >= 1: draws points of the whole period and counts those in a class.
+- S < 1: draws points of each class, in proportion to its share, and counts those that are in no earlier class. So only
+  the overlap of classes is estimated, and the error shrinks with S (Karp and Luby's estimate of a union).
 
-The bound is Hoeffding's: it holds but for a chance of ERROR_CHANCE over the draw, and is at most
-0.021 * min(S, 1). The draw has a fixed seed: the same classes always give the same estimate.
+The bound is Hoeffding's. It fails with probability ERROR_CHANCE and is at most 0.021 * min(S, 1). The seed is fixed, so
+the same classes always give the same estimate.
 
-A period may have far more than 2 ** 63 points. A point is therefore drawn as its residues modulo a few coprime blocks,
-each below 2 ** 62, whose product is the period. O(POINTS * classes), about 7 ms for a hundred classes.
+A period may have far more than 2 ** 63 points. So a point is drawn as its residues modulo a few coprime blocks, each
+below 2 ** 62, whose product is the period. Cost: O(POINTS * classes), about 7 ms for a hundred classes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SEED = 2020
 
 
 def count(classes: Classes) -> Count:
-    """The edges of one period, about."""
+    """An estimate of the edges of one period."""
     blocks = _blocks(classes)
     generator = np.random.default_rng(_SEED)
     sum_of_shares = sum(1 / slide for slide, _ in classes)
@@ -41,7 +40,7 @@ def count(classes: Classes) -> Count:
     share = min(max(share, 1 / classes[0][0]), sum_of_shares, 1.0)
     period = lcm(*(slide for slide, _ in classes))
     numerator, denominator = share.as_integer_ratio()
-    # The count is a whole number: that rounds by half an edge at most.
+    # Rounding to a whole number changes the count by at most half an edge.
     edges = (2 * period * numerator + denominator) // (2 * denominator)
     return Count(edges, period, bound + 0.5 / period)
 
@@ -73,20 +72,20 @@ def _share_of_first_hits(classes: Classes, blocks: list[int], generator: np.rand
 
 
 def _inside(points: list[NDArray[np.uint64]], blocks: list[int], held: Class) -> NDArray[np.bool_]:
-    """Which points are in the class: those that have its phase modulo its factor in every block."""
+    """A mask of the points in the class: in every block they have its phase modulo its factor."""
     slide, phase = held
     inside: NDArray[np.bool_] = np.ones(len(points[0]), np.bool_)
     for residues, block in zip(points, blocks, strict=True):
         factor = gcd(slide, block)
         if factor > 1:
-            # Dividing by one number is vectorised in NumPy, its remainder is not.
+            # NumPy vectorises division by one number, but not the remainder.
             divisor = np.uint64(factor)
             inside &= residues - residues // divisor * divisor == np.uint64(phase % factor)
     return inside
 
 
 def _blocks(classes: Classes) -> list[int]:
-    """Coprime numbers below 2 ** 62 (or single powers of one root) whose product is the period."""
+    """Coprime numbers below 2 ** 62 (or single powers of a root) whose product is the period."""
     blocks: list[list[int]] = []
     for power in sorted(coprime_powers(slide for slide, _ in classes), reverse=True):
         for block in blocks:

@@ -1,8 +1,8 @@
-"""What a family shares and what it costs, as data: from its plan and from what was measured while it ran.
+"""Makes the report of a family from its plan and from measurements while it ran.
 
-Costs are nanoseconds of a core per second of the stream; windows of rows are taken to slide as fast as rows are assumed
-to come. What the weaver leaves out, because no weave changes it, is priced here: states without a fixed size, windows
-without a beginning, and the part of a fold that a family pays which has its rows folded with those of others.
+Costs are nanoseconds of a core per second of the stream. Windows of rows are assumed to get `ASSUMED_ROWS_PER_SECOND`.
+Some costs are the same for every weave, so the weaver ignores them, and they are added here: states without a fixed
+size, windows without a beginning, and the family's share of a fold together with other families.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from panewise.slicing.pairs import classes_of
 
 @dataclass(frozen=True)
 class FoldedWith:
-    """Families of one channel whose rows are folded in one pass: how many, in which states, and in words.
+    """Families of one channel whose rows are folded in one pass: their number, their states, and the words for them.
 
-    `partials_per_row`: how many of them this family merges, for each row that comes.
+    `partials_per_row`: how many partials this family merges for each row.
     """
 
     shown: str
@@ -51,9 +51,9 @@ class FoldedWith:
 
 @dataclass(frozen=True)
 class MeasuredFamily:
-    """What is known of a family that runs, beside its plan. `rows_per_unit`: None before there is a span to measure.
+    """The measurements of a running family. `rows_per_unit`: None until there is a span of time to measure.
 
-    `queries`: by member, the name and the window of each query that gets its reports.
+    `queries`: for each member, the name and the window of each query that gets its reports.
     """
 
     channel: str
@@ -67,7 +67,7 @@ class MeasuredFamily:
 
 
 def family_report(shape: FamilyShape, plan: FamilyPlan, measured: MeasuredFamily) -> FamilyReport:
-    """Of one family: its rows are folded once, and the trees of its weave answer its queries."""
+    """The report of one family, whose rows are folded once and whose trees answer its queries."""
     members, load = plan.movable, measured.load
     unit = ASSUMED_ROWS_PER_SECOND if shape.counts_rows else SECOND  # units of the axis in a second
     rate = None if shape.counts_rows else measured.rows_per_unit
@@ -102,7 +102,7 @@ def family_report(shape: FamilyShape, plan: FamilyPlan, measured: MeasuredFamily
 
 
 def _all_alone(plan: FamilyPlan, measured: MeasuredFamily) -> float:
-    """Each query by itself. Queries that are alike are one member; alone, each of them would cost as much."""
+    """The cost if each query ran by itself. Equal queries share a member, but would each cost as much alone."""
     by_query = [member for member in plan.members for _ in measured.queries[member.name]]
     woven = best_weave([member for member in by_query if member.can_move], measured.load, "full", price_alone=True)
     fixed = sum(_cost_alone(member, measured.load) for member in by_query if not member.can_move)
@@ -110,7 +110,7 @@ def _all_alone(plan: FamilyPlan, measured: MeasuredFamily) -> float:
 
 
 def _fold_cost(states: Iterable[StateKey], measured: MeasuredFamily) -> float:
-    """Rows enter slices: those of the family, or those that several families share, and partials of these its own."""
+    """The cost of folding rows: into the family's slices, or into shared slices whose partials the family merges."""
     load, together = measured.load, measured.folded_with
     if together is None:
         return load.rate * _row_ns(states)
@@ -120,19 +120,19 @@ def _fold_cost(states: Iterable[StateKey], measured: MeasuredFamily) -> float:
 
 
 def _row_ns(states: Iterable[StateKey]) -> float:
-    """A row enters a slice, but for its values where they are held; those are priced with their answers."""
+    """The time for a row to enter a slice. States that hold values are priced with their answers."""
     figures = machine().figures
     return figures.slot_ns + sum(figures.fold_ns[state_of(key.kind)] for key in states if not _is_held(key))
 
 
 def _fixed_cost(own: TreePlan, load: Load) -> float:
-    """What the members of the first tree add that no other tree may answer."""
+    """The cost of those members of the first tree that cannot move."""
     fixed = [member for member in own.members if not member.can_move]
     return _members_cost(fixed, edge_rate_of(own), own.techniques, load)
 
 
 def _cost_alone(member: MemberPlan, load: Load) -> float:
-    """A member that no other tree may answer, with a fold and slices for itself."""
+    """The cost of a member that cannot move if it had its own fold and slices."""
     edges = edge_rate(classes_of(member.cadence)).per_unit
     states = [key for key in member.aggregation.states if not _is_held(key)]
     techniques = {key: "b_int" if state_of(key.kind) == "max" else "r_int" for key in states}
@@ -140,7 +140,7 @@ def _cost_alone(member: MemberPlan, load: Load) -> float:
 
 
 def _members_cost(members: list[MemberPlan], edges: float, techniques: Mapping[StateKey, str], load: Load) -> float:
-    """Slices of these members are kept, and answer them."""
+    """The cost of keeping slices for these members and answering from them."""
     cost = 0.0
     for key in dict.fromkeys(key for member in members for key in member.aggregation.states):
         sums = sums_of(member for member in members if key in member.aggregation.states)
@@ -182,7 +182,7 @@ def _states(members: Iterable[MemberPlan]) -> list[StateKey]:
 
 
 def _rules(shape: FamilyShape, plan: FamilyPlan) -> tuple[str, ...]:
-    """The sharing rules by which the longest and the shortest window of each tree share."""
+    """The names of the sharing rules that apply to the longest and the shortest window of each tree."""
     found: dict[str, None] = {}
     for tree in plan.trees:
         spans = sorted({member.cadence.range or 0 for member in tree.members if member.can_move})

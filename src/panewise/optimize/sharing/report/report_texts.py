@@ -1,4 +1,4 @@
-"""Numbers of a sharing report in words that people read: rates, costs, savings.
+"""Words for the numbers of a sharing report: rates, costs, savings.
 
 Three significant digits are enough for an estimate. A cost is processor time per second of the stream, so 10 ms per
 second are one percent of a core.
@@ -12,11 +12,11 @@ from typing import TypeVar
 
 Part = TypeVar("Part")
 
-SAME_WITHIN = 0.05  # costs are estimates: a difference below this is none
+SAME_WITHIN = 0.05  # costs are estimates, so a smaller relative difference is ignored
 
 
 def count_text(value: float) -> str:
-    """A number with three significant digits, whole numbers below a million with all of theirs.
+    """A number with three significant digits, or with all digits if it is whole and below a million.
 
     >>> count_text(10_240), count_text(0.12345), count_text(12_345_678), count_text(1e12)
     ('10,240', '0.123', '12.3 million', '1,000 billion')
@@ -37,7 +37,8 @@ def _rounded(value: float) -> float:
 
 
 def counted(count: int, noun: str) -> str:
-    """
+    """A number with its noun, in the plural if needed.
+
     >>> counted(1, "tree"), counted(1200, "query"), counted(3, "QUERY")
     ('1 tree', '1,200 queries', '3 QUERIES')
     """
@@ -48,7 +49,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def rate_text(per_second: float) -> str:
-    """A rate in the shortest unit in which it happens at least once.
+    """A rate in the shortest unit of time in which it is at least 1.
 
     >>> rate_text(250.0), rate_text(0.1), rate_text(1 / 3600), rate_text(0.0)
     ('250 per second', '6 per minute', '1 per hour', 'none')
@@ -62,7 +63,8 @@ def rate_text(per_second: float) -> str:
 
 
 def cost_text(ns_per_second: float) -> str:
-    """
+    """A cost, with its share of a core.
+
     >>> cost_text(3_140_000), cost_text(2_400_000_000), cost_text(850)
     ('3.14 ms per second (0.314 % of a core)', '2.4 s per second (2.4 cores)', '850 ns per second')
     """
@@ -70,7 +72,8 @@ def cost_text(ns_per_second: float) -> str:
 
 
 def duration_text(nanoseconds: float) -> str:
-    """
+    """A duration in a unit in which it is below 1,000.
+
     >>> duration_text(0), duration_text(12_400), duration_text(999_999)
     ('0 ns', '12.4 us', '1 ms')
     """
@@ -89,7 +92,7 @@ def _share_of_cores(ns_per_second: float) -> str:
 
 
 def saving_text(queries: int, cost: float, alone: float, full: float) -> str:
-    """What sharing saves; empty where there is no cost to compare with.
+    """What sharing saves; empty if there is no cost to compare with.
 
     >>> saving_text(12, 1.0, 12.4, 1.3)
     '12.4 times cheaper than each query alone, 1.3 times cheaper than one tree for all'
@@ -111,7 +114,7 @@ def _compared(cost: float, other: float) -> str:
 
 
 def some_of(parts: Iterable[Part], most: int, weight: Callable[[Part], float]) -> tuple[list[Part], list[Part]]:
-    """At most so many parts, in their order, and the others: those that weigh most where there are more.
+    """The `most` parts with the greatest weight, in their order, and the other parts.
 
     >>> some_of([3, 1, 2], 2, float)
     ([3, 2], [1])

@@ -1,14 +1,14 @@
-"""What sharing did, as data: what EXPLAIN PLAN prints and `panewise explain --graph` draws.
+"""A report of what is shared, as data. EXPLAIN PLAN prints it and `panewise explain --graph` draws it.
 
     stream --> family (rows are folded once) --> trees (slices, synopses) --> queries (windows)
 
-A report is a snapshot: frozen, without operators, made by a host that has them. Costs are estimates of the cost model
-(Shein and Chrysanthis 2020, section 3.1.2), in nanoseconds of processor time per second of the stream. A family's cost
-is that of its trees and, on top, that of folding rows into composite slices.
+A report is a frozen snapshot without operators, made by the host. Costs are estimates of the cost model (Shein and
+Chrysanthis 2020, section 3.1.2), in nanoseconds of processor time per second of the stream. The cost of a family is
+that of its trees, plus that of folding rows into composite slices.
 
-`explanation` is the text for people, `SharingReport.to_dict` the same for programs. The text stays short whatever the
-number of queries: a tree of few has a line for each, a tree of many is summed up by its windows. It costs one pass over
-the members.
+`explanation` is the text for people, `SharingReport.to_dict` the same for programs. The text stays short for any number
+of queries: a tree with few queries has a line for each, a tree with many is summed up by its windows. Cost: one pass
+over the members.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ _SPAN = re.compile(r"\b(RANGE|ROWS|SLIDE) (\d+)(?: ([A-Z]+SECONDS?|SECONDS?|MINU
 
 @dataclass(frozen=True)
 class TreeReport:
-    """Queries that share one sequence of slices. `technique` says for every state what keeps its slices."""
+    """Queries that share one sequence of slices. `technique`: for every state, the technique that keeps its slices."""
 
     name: str
     technique: Mapping[str, str]
     members: tuple[tuple[str, str], ...]  # the query's name, its window as text
-    edges_per_second: float | None  # None: edges are rows, and how many come in a second was not measured yet
+    edges_per_second: float | None  # None: edges are rows, whose rate was not measured yet
     slices_held: int | None
     cost_ns_per_second: float
 
     @property
     def windows(self) -> list[tuple[str, int]]:
-        """The members' windows with how many queries have each, the most frequent first, equals in order of members."""
+        """The members' windows with the number of queries of each, the most frequent first."""
         return Counter(window for _, window in self.members).most_common()
 
     @property
     def number(self) -> str:
-        """The name without the word that stands before it anyway."""
+        """The name without the word `tree`."""
         return self.name.removeprefix("tree ")
 
     @property
     def techniques(self) -> str:
-        """`b_int` where it keeps every state, otherwise `MAX(price) by b_int; COUNT(*) by r_int`."""
+        """`b_int` if it keeps every state, otherwise `MAX(price) by b_int; COUNT(*) by r_int`."""
         names = set(self.technique.values())
         if len(names) == 1:
             return names.pop()
@@ -81,13 +81,13 @@ class TreeReport:
 
 @dataclass(frozen=True)
 class FamilyReport:
-    """Queries whose rows are folded together. A selection of no text is all rows; a grouping of none is one group."""
+    """Queries whose rows are folded together. An empty selection is all rows; an empty grouping is one group."""
 
     stream: str
     grouping: str
     selections: tuple[str, ...]
     states: tuple[str, ...]
-    rows_per_second: float | None  # None: not measured yet, and the costs are those of `rows_per_second_assumed`
+    rows_per_second: float | None  # None: not measured yet; then costs are for `rows_per_second_assumed`
     groups: int | None
     composite_edges_per_second: float | None
     trees: tuple[TreeReport, ...]
@@ -96,7 +96,7 @@ class FamilyReport:
     cost_full: float  # of one tree for all
     rules: tuple[str, ...] = ()
     rows_per_second_assumed: float | None = None
-    folded_with: str = ""  # other families that have their rows folded in the same pass, in words
+    folded_with: str = ""  # other families whose rows are folded in the same pass, in words
 
     @property
     def query_count(self) -> int:
@@ -104,12 +104,12 @@ class FamilyReport:
 
     @property
     def fold_cost(self) -> float:
-        """What no tree accounts for: folding rows into slices. What a tree takes in of these is the tree's."""
+        """The cost of folding rows into slices. What a tree takes in from these slices is part of the tree's cost."""
         return max(0.0, self.cost - sum(tree.cost_ns_per_second for tree in self.trees))
 
     @property
     def title(self) -> str:
-        """`BY symbol WHERE size > 100`, empty where neither groups nor selects."""
+        """`BY symbol WHERE size > 100`; empty if the family neither groups nor selects."""
         parts = [f"BY {self.grouping}"] if self.grouping else []
         if len(self.selections) > 1:
             parts.append(f"OVER {len(self.selections)} SELECTIONS")
@@ -148,7 +148,7 @@ class FamilyReport:
 
 @dataclass(frozen=True)
 class SharingReport:
-    """All families of a host, and how the session wants them shared: 'none', 'full' or 'weave'.
+    """All families of a host. `sharing` is the host's setting: 'none', 'full' or 'weave'.
 
     >>> tree = TreeReport("tree 1", {"COUNT(*)": "r_int"}, (("q", "[RANGE 1 MINUTE SLIDE 1 SECOND]"),), 1.0, 60, 2e6)
     >>> family = FamilyReport("trades", "", (), ("COUNT(*)",), 1e4, 1, 1.0, (tree,), 3e6, 3e6, 3e6)
@@ -187,7 +187,7 @@ class SharingReport:
 
     @property
     def saving(self) -> str:
-        # One tree for all means for all of a family: families cannot share slices.
+        # "One tree for all" means for all queries of a family, because families cannot share slices.
         return saving_text(self.query_count, self.cost, self.cost_alone, self.cost_full)
 
     def by_stream(self) -> dict[str, list[FamilyReport]]:
@@ -211,14 +211,14 @@ def _costs(cost: float, alone: float, full: float) -> dict[str, float]:
 
 
 def explanation(report: SharingReport) -> Explanation:
-    """Everything: streams, the families of each, their trees, and the queries or the windows of each tree."""
+    """The whole report: streams, their families, the trees of these, and the queries or windows of each tree."""
     properties: dict[str, Any] = {
         "sharing": report.sharing,
         "queries": report.query_count,
         "trees": report.tree_count,
         "cost": cost_text(report.cost),
     }
-    # With one family the same words stand on its own line.
+    # If there is only one family, its own line says this.
     if len(report.families) > 1 and report.saving:
         properties["saving"] = report.saving
     streams = (
@@ -229,7 +229,7 @@ def explanation(report: SharingReport) -> Explanation:
 
 
 def families_explanation(families: Iterable[FamilyReport]) -> tuple[Explanation, ...]:
-    """A line for each family with its trees below; of very many, those that cost most, and one line for the others."""
+    """A line for each family with its trees below. If there are very many, only the most expensive have their own."""
     shown, others = some_of(families, FAMILIES_SHOWN_MAX, lambda family: family.cost)
     lines = [family_explanation(family) for family in shown]
     if others:
@@ -282,7 +282,7 @@ def _selections(family: FamilyReport) -> list[Explanation]:
 
 
 def tree_explanation(tree: TreeReport) -> Explanation:
-    """One tree with a line for each query or, where those are many, for the windows that most of them have."""
+    """One tree with a line for each query or, if there are many, for the most frequent windows."""
     properties: dict[str, Any] = {"queries": len(tree.members), "edges": _edges(tree.edges_per_second)}
     if tree.slices_held is not None:
         properties["slices"] = count_text(tree.slices_held)
@@ -294,7 +294,7 @@ def tree_explanation(tree: TreeReport) -> Explanation:
     windows = tree.windows
     properties["windows"] = count_text(len(windows))
     properties |= spans([window for window, _ in windows])
-    # A window that only one query has is no frequent one: where all are such, their number says it.
+    # A window of only one query is not listed. If all are such, the number of windows is enough.
     frequent = [(window, n) for window, n in windows[:WINDOWS_SHOWN_MAX] if n > 1]
     lines = [Explanation(f"{counted(n, 'QUERY')} {window}") for window, n in frequent]
     rest = windows[len(frequent) :]
@@ -313,7 +313,7 @@ def _edges(per_second: float | None) -> str:
 
 
 def spans(windows: Iterable[str]) -> dict[str, str]:
-    """The least and the greatest range, number of rows and slide among windows.
+    """The least and greatest range, number of rows and slide of some windows.
 
     >>> spans(["[RANGE 1 MINUTE SLIDE 5 SECONDS]", "[RANGE 30 SECONDS SLIDE 5 SECONDS]", "[ROWS 10 SLIDE 5]"])
     {'ranges': '30 SECONDS to 1 MINUTE', 'slides': '5 SECONDS', 'rows': '10', 'slides in rows': '5'}

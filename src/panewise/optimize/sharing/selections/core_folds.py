@@ -1,6 +1,7 @@
-"""Which queries over a core have their aggregates folded by it, once for all with the same groups.
+"""Decides whether the core of a query folds its aggregates, once for all queries with the same groups.
 
-Those that report groups of pairs of a join of streams, by time, and nothing else, of states that the core can keep.
+The query must report groups of the results of a join of streams, by time, and nothing else. The core must be able to
+keep its states.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from panewise.plan.shared_core import SharedCore, grouped_above
 
 
 def folds_in_core(plan: Emit, core: SharedCore) -> bool:
-    """Whether the core answers the query itself, instead of telling its changes."""
+    """Whether the core answers the query itself, instead of giving it changes."""
     if not isinstance(core.node, Join):
         return False
     found, window = grouped_above(plan, core), report_window(plan)
@@ -26,8 +27,8 @@ def folds_in_core(plan: Emit, core: SharedCore) -> bool:
 
 
 def can_be_folded(aggregation: Aggregation) -> bool:
-    """Whether all its states are of a fixed size, built in, and the same in whatever order results come.
+    """Whether all states have a fixed size, are built in, and do not depend on the order of results.
 
-    FIRST, LAST, ARG_MIN and ARG_MAX are not: which of the results that are born together is first is the join's choice.
+    FIRST, LAST, ARG_MIN and ARG_MAX depend on it: a join gives results that are born together in any order.
     """
     return all(key.kind.operation < Operation.USER and not key.ordered for key in aggregation.states)

@@ -1,19 +1,20 @@
-"""Covers: the states of one selection from those that are kept for others.
+"""Covers: finds the states of one selection from the states that are kept for others.
 
-Given the selections for which states are kept, a wanted one needs no state of its own where its rows are exactly
+A selection needs no states of its own if its rows are exactly one of these:
 
-    a disjoint cover       the union of kept selections without a common row     any state that combines
-    a cover                the union of kept selections                          states that repeated rows leave alone
-    a disjoint supercover  a kept selection minus a disjoint cover of the rest   states that can be taken away exactly
+    a disjoint cover       the union of kept selections without common rows      for any state that combines
+    a cover                the union of kept selections                          if repeated rows do not change the
+    state a disjoint supercover  a kept selection minus a disjoint cover of the rest   if states can be subtracted
+    exactly
 
-Invariant: for every possible row, NULLs and NaN included, the union of the added minus the subtracted is the wanted
-selection; the added are disjoint unless the state is duplicate-insensitive, the subtracted are disjoint and within the
-added. A cover has at most 64 parts: each is merged at every slice, which past some number costs more than folding.
+Invariant: for every possible row, including NULLs and NaN, the union of the added minus the subtracted selections is
+the wanted one. The added are disjoint unless the state is duplicate-insensitive. The subtracted are disjoint and within
+the added. A cover has at most 64 parts, because each is merged at every slice, and too many cost more than folding.
 
-Cost: parts are looked up by subject and constant; of those that lie within the wanted selection (or around it) the
-fewest are searched by branch and bound on region masks, within 2,000 steps, largest parts first, so the answer is at
-least a greedy one. Subtraction is tried from the 8 selections around the wanted one that hold the fewest others. Golab
-2006, section 8.3.3, whose terms must match literally; here sets of rows do.
+Cost: parts are looked up by subject and constant. The fewest parts within (or around) the wanted selection are searched
+by branch and bound on region masks, in at most 2,000 steps, largest parts first, so the result is at least as good as a
+greedy one. Subtraction is tried from the 8 selections around the wanted one that contain the fewest others. In Golab
+2006, section 8.3.3, terms must match literally; here it is enough that the rows are the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WHOLES_MAX = 8
 
 @dataclass(frozen=True)
 class Cover:
-    """Positions of the kept selections whose states are merged, and of those whose states are taken away again."""
+    """The positions of the kept selections whose states are merged, and of those whose states are then subtracted."""
 
     added: tuple[int, ...]
     subtracted: tuple[int, ...] = ()
@@ -53,7 +54,7 @@ class KeptSelection:
 
 @dataclass(frozen=True)
 class Derived:
-    """A selection that is answered from the states of kept ones, by their positions among the wanted."""
+    """A selection that is answered from the states of kept ones. The cover has positions among the wanted ones."""
 
     position: int
     cover: Cover
@@ -62,22 +63,19 @@ class Derived:
 def find_cover(
     wanted: Selection, kept: Sequence[Selection], *, invertible: bool, duplicate_insensitive: bool
 ) -> Cover | None:
-    """The cover with the fewest parts that was found, or None.
-
-    The selection that keeps no row has the empty cover.
-    """
+    """The cover with the fewest parts that the search finds, or None. A selection without rows has the empty cover."""
     family = _Family([*kept, wanted])
     return family.cover(len(kept), lambda _: True, invertible, duplicate_insensitive)
 
 
 def plan_selections(wanted: Sequence[Selection], algebra: Algebra) -> list[KeptSelection | Derived]:
-    """For each selection of a family whether its states are folded or derived, so that few are folded.
+    """For each selection of a family, whether its states are folded or derived, so that as few as possible are folded.
 
-    From the narrowest selection to the widest, each that is a union of others is derived: what can be put together from
-    derived parts can be put together from what those are derived from, so exactly the selections that no others make up
-    stay folded, the fewest that unions allow (within the limits of the search). Differences would save nothing more:
-    where `whole - rest` is wanted, `whole` is the union of the two and derived already. A state that depends on the
-    order of rows is only shared by equal selections, because merging parts would reorder rows.
+    From the narrowest to the widest, each selection that is a union of others is derived. A union of derived parts is
+    also a union of the parts that these are derived from. So only selections that are no union of others are folded,
+    which is the least number (within the limits of the search). Differences would save nothing: if `whole - rest` is
+    wanted, `whole` is the union of the two and already derived. A state that depends on the order of rows is only
+    shared by equal selections, because merging parts would reorder rows.
     """
     first: dict[Selection, int] = {}
     for position, selection in enumerate(wanted):
@@ -97,14 +95,14 @@ def plan_selections(wanted: Sequence[Selection], algebra: Algebra) -> list[KeptS
 
 
 def duplicate_insensitive(algebra: Algebra) -> bool:
-    """Whether rows that are taken in twice change nothing: what chooses one of its inputs chooses it again."""
+    """Whether repeated rows do not change the state. A state that selects one of its inputs selects it again."""
     return algebra.selective and algebra.commutative and algebra.associative
 
 
 def _outcome(
     wanted: Sequence[Selection], first: dict[Selection, int], covers: dict[int, Cover]
 ) -> list[KeptSelection | Derived]:
-    """The plan of the distinct selections told for all of them; repetitions follow their first appearance."""
+    """The plan for all selections from that for the distinct ones. A repeated selection is derived from its first."""
     positions = list(first.values())
     members = {position: member for member, position in enumerate(positions)}
     outcome: list[KeptSelection | Derived] = []
@@ -122,7 +120,7 @@ def _outcome(
 
 
 class _Family:
-    """Selections with what lies within and around each, found on demand."""
+    """Selections with those within and around each of them, found on demand."""
 
     def __init__(self, selections: list[Selection]) -> None:
         self.selections = selections
@@ -131,14 +129,14 @@ class _Family:
         self._around: dict[int, list[int]] = {}
 
     def inside(self, member: int) -> list[int]:
-        """The others all of whose rows it holds, those with no row left out."""
+        """The other selections whose rows are all in this one, without those that have no rows."""
         if member not in self._inside:
             near = self._index.perhaps_inside(self.selections[member])
             self._inside[member] = [o for o in sorted(near) if o != member and self._implies(o, member)]
         return self._inside[member]
 
     def around(self, member: int) -> list[int]:
-        """The others that hold all of its rows."""
+        """The other selections that contain all of its rows."""
         if member not in self._around:
             near = self._index.perhaps_around(self.selections[member])
             self._around[member] = [o for o in sorted(near) if o != member and self._implies(member, o)]
@@ -183,7 +181,7 @@ class _Family:
         return None if chosen is None else Cover(tuple(sorted(parts[c] for c in chosen)))
 
     def _difference(self, member: int, whole: int, parts: list[int], most: int) -> Cover | None:
-        """The whole without the parts, where the parts are exactly what it holds beyond the member."""
+        """A cover `whole` minus parts, if the parts are exactly the rows of `whole` outside of the member."""
         parts = [part for part in parts if disjoint(self.selections[part], self.selections[member])]
         if not parts:
             return None
@@ -195,10 +193,10 @@ class _Family:
 
 
 class _Index:
-    """Selections by the subjects of their terms and, where a term pins a subject to single values, by these.
+    """Selections by the subjects of their terms and, if a term pins a subject to single values, by these values.
 
-    A look-up returns a superset of what the independent treatment of subjects can prove, but for rare cases in which
-    several terms only together lie within (or around) another.
+    A look-up finds all selections that can be proven to lie within (or around) another, except in rare cases in which
+    only several terms together do.
     """
 
     def __init__(self, selections: Sequence[Selection]) -> None:
@@ -221,7 +219,8 @@ class _Index:
         for term in selection.terms:
             if not term.atoms:
                 return self._all
-            # A term within this one is narrowed in each of its subjects, so the subject with the fewest will do.
+            # A term within this one restricts each of its subjects. So the subject with the fewest selections is
+            # enough.
             choices = []
             for subject, values in term.atoms:
                 points = values.points()
@@ -244,9 +243,9 @@ class _Index:
 
 
 def _fewest(target: int, masks: Sequence[int], disjointly: bool, most: int) -> list[int] | None:
-    """The fewest masks whose union is the target, without a common bit if `disjointly`: branch and bound.
+    """The fewest masks whose union is the target, without common bits if `disjointly`, by branch and bound.
 
-    At every step the region that the fewest masks hold must be covered next, so forced choices come first.
+    Each step covers the region that is in the fewest masks, so that forced choices come first.
     """
     parts = [(mask, number) for number, mask in enumerate(masks) if mask and not mask & ~target]
     parts.sort(key=lambda part: (-part[0].bit_count(), part[1]))

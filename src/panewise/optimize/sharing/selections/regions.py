@@ -1,16 +1,16 @@
-"""Regions: the rows that some selections cannot tell apart, so that a selection is a set of bits.
+"""Regions: divides rows by the selections that keep them, so that a selection is a bit mask.
 
-Every subject's values fall into cells: values that lie in the same of all the sets in which the subject appears. A
-combination of one cell per subject is in a selection wholly or not at all; combinations that are in the same selections
-are one region. With bit r of a mask for region r, selections are compared by `&`, `|` and `==` on whole numbers:
+The values of each subject fall into cells: values in one cell are in the same sets of that subject. A combination of
+one cell per subject is wholly inside or outside of each selection. Combinations that are in the same selections form
+one region. With a bit for each region, selections are compared by `&`, `|` and `==` on whole numbers:
 
     protocol = TCP          regions   TCP only   TCP and U   U only   neither
     user = U                bit          0          1           2        3
                             masks     0b0011 and 0b0110
 
-Invariant: two masks are equal exactly if the selections keep the same rows whatever values the subjects take together;
-so equal masks always mean the same rows. Cost: selections x combinations of cells, which is bounded; past the bound
-nothing is said.
+Invariant: two masks are equal exactly if the selections keep the same rows, for any combination of values of the
+subjects. So equal masks always mean equal rows. Cost: selections x combinations of cells, up to a bound; above it there
+is no result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMBINATIONS_MAX = 1 << 24  # combinations of cells times selections: 16 MB and 
 
 
 def region_masks(selections: Sequence[Selection]) -> list[int] | None:
-    """For each selection the mask of its regions; None where there are too many combinations."""
+    """For each selection the mask of its regions; None if there are too many combinations."""
     subjects = sorted(frozenset[Subject]().union(*(selection.subjects for selection in selections)))
     sets: dict[Subject, dict[ValueSet, int]] = {subject: {} for subject in subjects}
     for selection in selections:
@@ -55,7 +55,7 @@ def _grid(
     sets: dict[Subject, dict[ValueSet, int]],
     cells: list[NDArray[np.bool_]],
 ) -> NDArray[np.bool_]:
-    """Which combinations a term holds; an axis that it does not mention has length one and is repeated."""
+    """The combinations of cells in a term. The axis of a subject that it does not mention has length one."""
     grid = np.ones((1,) * len(axes), dtype=np.bool_)
     for subject, values in atoms:
         axis = axes[subject]
@@ -65,7 +65,7 @@ def _grid(
 
 
 def _cells(sets: list[ValueSet]) -> NDArray[np.bool_]:
-    """Row s, column c: whether set s holds the values of cell c."""
+    """A matrix: element (s, c) says whether set s has the values of cell c."""
     toggles: dict[Cut, int] = {}
     for number, values in enumerate(sets):
         for cut in values.cuts:
@@ -85,7 +85,7 @@ def _cells(sets: list[ValueSet]) -> NDArray[np.bool_]:
 
 
 def _masks(inside: NDArray[np.bool_]) -> list[int]:
-    """One bit per distinct column."""
+    """The masks of the rows, with one bit for each distinct column."""
     packed = np.ascontiguousarray(np.packbits(inside, axis=0).T)
     _, first = np.unique(packed.view(np.dtype((np.void, packed.shape[1]))).ravel(), return_index=True)
     regions = inside[:, np.sort(first)]

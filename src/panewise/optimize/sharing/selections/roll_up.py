@@ -1,7 +1,7 @@
-"""Roll-up: the partials of a query by `a` are those of a query by `a, b`, merged over `b`.
+"""Roll-up: the partials of a query grouped by `a` are those of a query grouped by `a, b`, merged over `b`.
 
-Host and guest read the same stream; the guest's keys are among the host's as expressions, its states among the host's
-states, and the states combine in any order, because rows of a group lie in several groups of the host.
+Host and guest read the same stream. The guest's keys must be among the host's keys, as expressions, and its states
+among the host's states. The states must combine in any order, because a group's rows are in several groups of the host.
 
     rows --fold--> by a, b, c --merge--> by a, b --merge--> by a        per slice: rows, groups(a, b, c), groups(a, b)
 
@@ -17,10 +17,10 @@ from panewise.plan.expressions.canonical import canonical
 
 
 def combines(algebra: Algebra) -> bool:
-    """Whether partials of different groups may be merged, in whatever order they come."""
+    """Whether partials of different groups may be merged in any order."""
     return algebra.associative and algebra.commutative
 
 
 def key_name(key: Expression) -> str:
-    """Equal for keys that mean the same."""
+    """A name that is equal for keys with the same meaning."""
     return repr(canonical(key))

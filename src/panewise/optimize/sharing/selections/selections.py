@@ -1,17 +1,16 @@
-"""Selections: which rows a WHERE clause keeps, in a form that shows when two keep the same, or none in common.
+"""Selections: the rows that a WHERE clause keeps, in a form that shows whether two keep equal or disjoint rows.
 
-A selection is a disjunction of terms, a term a conjunction of atoms `subject in values`. A subject is a column or any
-other row expression, taken as it is; a predicate that is no comparison with a constant (`a < b`, LIKE, CASE) is a
-subject of its own whose value is to be TRUE. WHERE keeps the rows whose predicate is TRUE, so NOT moves inward by
-exchanging where a predicate is TRUE with where it is FALSE; where it is NULL it is neither.
+A selection is a disjunction of terms, and a term is a conjunction of atoms `subject in values`. A subject is a column
+or any other row expression. A predicate that does not compare with a constant (`a < b`, LIKE, CASE) is itself a
+subject, whose value must be TRUE. WHERE keeps the rows whose predicate is TRUE. So NOT moves inward by exchanging the
+rows for which a predicate is TRUE with those for which it is FALSE. Rows for which it is NULL are in neither.
 
     size > 10 AND NOT (tag IN ('a', 'b') OR urgent)   ->   size in [11, ..)  and  tag in not {a, b, NULL}  and
                                                            urgent in {FALSE}
 
-Invariant: `disjoint`, `implies` and `equal` never claim what is not so for some row. They treat subjects as independent
-of each other, so they may fail to see what holds only because of a relation between two subjects; and they give up,
-seeing nothing, where a predicate has more than 128 terms or a comparison takes more than 10,000 steps.
-Terms follow Golab 2006, section 8.3.3, with conjunctions, ranges and NULL added.
+Invariant: if `disjoint`, `implies` or `equal` is true, it holds for every row. They may be false although it holds:
+they treat subjects as independent of each other, and give up if a predicate has more than 128 terms or a comparison
+takes more than 10,000 steps. Terms follow Golab 2006, section 8.3.3, with conjunctions, ranges and NULL added.
 
 >>> from panewise.language.expressions import ColumnRef, Literal
 >>> from panewise.language.functions import resolve
@@ -39,7 +38,7 @@ STEPS_MAX = 10_000
 
 @dataclass(frozen=True, order=True)
 class Subject:
-    """A row expression; equal by its printed form, whose hash Python keeps."""
+    """A row expression. It is compared by its printed form, whose hash Python caches."""
 
     name: str
     expression: Expression = field(compare=False, repr=False)
@@ -50,7 +49,7 @@ Box = dict[Subject, ValueSet]
 
 @dataclass(frozen=True)
 class Term:
-    """A conjunction; a subject appears at most once, none with all of its values. Without atoms it keeps every row."""
+    """A conjunction. A subject appears at most once, and never with all of its values. No atoms means every row."""
 
     atoms: tuple[tuple[Subject, ValueSet], ...]
 
@@ -61,7 +60,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Selection:
-    """A disjunction of terms, none of them empty; without terms it keeps no row."""
+    """A disjunction of terms that are not empty. No terms means no row."""
 
     terms: tuple[Term, ...]
 
@@ -75,21 +74,17 @@ NO_ROW = Selection(())
 
 
 class _TooManyTerms(Exception):
-    """The disjunctive form explodes: the predicate is taken as one subject instead."""
+    """Raised if the disjunctive form is too large. Then the whole predicate becomes one subject."""
 
 
 def analysed(where: Expression | None) -> Selection:
-    """The rows that a WHERE clause keeps; None keeps all."""
+    """The selection of a WHERE clause. None keeps every row."""
     if where is None:
         return EVERY_ROW
     try:
         return _normal(_rows(where, True))
     except _TooManyTerms:
         return _normal(_opaque(where, True))
-
-
-def terms(selection: Selection) -> tuple[Term, ...]:
-    return selection.terms
 
 
 # ---- comparing -------------------------------------------------------------------------------------------------------
@@ -116,7 +111,7 @@ def equal(first: Selection, second: Selection) -> bool:
 
 
 def _meet(first: Mapping[Subject, ValueSet], second: Mapping[Subject, ValueSet]) -> bool:
-    """Whether no subject keeps the two boxes apart."""
+    """Whether the two boxes have common rows: their values meet for every subject."""
     few, many = (first, second) if len(first) <= len(second) else (second, first)
     for subject, values in few.items():
         others = many.get(subject)
@@ -134,7 +129,7 @@ def _within(box: Mapping[Subject, ValueSet], other: Mapping[Subject, ValueSet]) 
 
 
 def _covered(box: Mapping[Subject, ValueSet], others: list[Mapping[Subject, ValueSet]], steps: Iterator[int]) -> bool:
-    """Whether the others together hold the box: what lies outside of the first is looked for in the rest."""
+    """Whether the others together contain the box: the part outside of the first must be covered by the rest."""
     if next(steps, None) is None:
         return False
     near = [other for other in others if _meet(box, other)]
@@ -157,8 +152,8 @@ def _covered(box: Mapping[Subject, ValueSet], others: list[Mapping[Subject, Valu
 # ---- predicates to boxes ---------------------------------------------------------------------------------------------
 
 _FLIPPED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-# What a comparison says of two expressions neither of which is constant, by `eq` and `lt` alone: (function, operands
-# exchanged, truth). Both sides are NULL together, and every order is total.
+# Comparisons of two expressions that are not constant, in terms of `eq` and `lt`: (function, whether operands are
+# exchanged, truth). This is allowed because all of them are NULL for the same operands, and every order is total.
 _BY_EQUAL_AND_LESS = {
     "eq": ("eq", False, True),
     "lt": ("lt", False, True),
@@ -169,7 +164,7 @@ _BY_EQUAL_AND_LESS = {
 
 
 def _rows(predicate: Expression, truth: bool) -> list[Box]:
-    """The rows for which the predicate has the given truth value, as a union of boxes."""
+    """The rows for which the predicate has this truth value, as a union of boxes."""
     if not predicate.columns():
         return [{}] if _constant(predicate) is truth else []
     if not isinstance(predicate, Call):
@@ -222,7 +217,7 @@ def _compared(function: str, left: Expression, right: Expression, truth: bool) -
 
 
 def _listed(needle: Expression, items: tuple[Expression, ...], truth: bool) -> list[Box]:
-    """IN is a chain of equalities joined by OR; a NULL in the list lets it be TRUE or NULL, never FALSE."""
+    """IN is a chain of equalities joined by OR. With a NULL in the list it is TRUE or NULL, but never FALSE."""
     if not needle.columns() or any(item.columns() for item in items):
         parts = [_rows(Call(BOOLEAN, "eq", (needle, item)), truth) for item in items]
         return _union(parts) if truth else _intersection(parts)
@@ -272,7 +267,7 @@ def _both(first: Box, second: Box) -> Box:
 
 
 def _subject(expression: Expression) -> tuple[Subject, DataType]:
-    """The expression below conversions that keep every value and the order, so that `size` and CAST(size) are one."""
+    """The expression without conversions that keep every value and the order, so that CAST(size) is `size`."""
     while isinstance(expression, Cast) and _lossless(expression.operand.type, expression.type):
         expression = expression.operand
     found = canonical(expression)
@@ -288,7 +283,7 @@ def _lossless(source: DataType, target: DataType) -> bool:
 
 
 def _constant(expression: Expression) -> Value:
-    """The value of an expression without columns; instants and days as numbers since the epoch, like literals."""
+    """The value of an expression without columns. Timestamps and dates are numbers since the epoch, as in literals."""
     if isinstance(expression, Literal) and (expression.type.integral or expression.type.name in ("STRING", "BOOLEAN")):
         return expression.value
     import pyarrow as pa
@@ -307,13 +302,16 @@ def _constant(expression: Expression) -> Value:
 
 
 def _normal(boxes: Iterable[Box]) -> Selection:
-    """No empty terms, no atoms that say nothing, no terms within another; terms that differ in one subject are one."""
+    """The selection without empty terms, atoms of all values and terms within others.
+
+    Terms that differ in only one subject are united.
+    """
     atoms = {
         tuple(sorted((item for item in box.items() if not item[1].everything), key=lambda item: item[0]))
         for box in boxes
         if not any(values.empty for values in box.values())
     }
-    # Equal sets of atoms differ in no order, so the printed form decides it.
+    # Atoms have no natural order, so terms are sorted by their printed form.
     found = [Term(term) for term in sorted(atoms, key=repr)]
     joined = True
     while joined and len(found) > 1:
@@ -327,7 +325,7 @@ def _normal(boxes: Iterable[Box]) -> Selection:
 
 
 def _joined(found: list[Term]) -> tuple[list[Term], bool]:
-    """One pass that unites terms which are equal but for the values of one subject."""
+    """One pass that unites terms that differ only in the values of one subject. Also whether any were united."""
     for subject in sorted({subject for term in found for subject, _ in term.atoms}):
         alike: dict[tuple[tuple[Subject, ValueSet], ...], list[Term]] = {}
         untouched: list[Term] = []

@@ -1,16 +1,17 @@
-"""Sets of values of one type, NULL included: what an atom `column op constant` lets through.
+"""Sets of values of one type, with or without NULL: the values for which an atom `column op constant` is TRUE.
 
-A set is the sorted cuts between its values and the others; values between an even cut and the next one are in it:
+A set is represented by the sorted cuts between its values and all others. Values between an even cut and the next cut
+are in the set:
 
     x BETWEEN 3 AND 5 OR x > 9      in   |3 4 5|        |10 ...
     (whole numbers)                 cuts  3    6         10     2**63
 
-A cut is `(rank, value, side)`: just before the value (side 0) or just after it (side 1); ranks put NaN after every
-number and the ends of a type without least or greatest value outside of all. Whole numbers, dates, instants and truth
-values have a neighbour each, so `x > 3` and `x >= 4` are one cut and equal sets are equal objects. Floating numbers,
-decimals and texts are taken as dense: two sets that differ only where no value lies may be held different, never
-the other way. The order is that of `plan.evaluate`: NaN equals itself and is greatest, -0.0 equals 0.0, texts go by
-code points. Operations cost the sum of the cuts.
+A cut is `(rank, value, side)`: just before the value (side 0) or just after it (side 1). Ranks put NaN after all
+numbers, and the ends of a type without least or greatest value outside of all values. Whole numbers, dates, timestamps
+and truth values have a next value, so `x > 3` and `x >= 4` are the same cut, and equal sets are equal objects. Floating
+numbers, decimals and texts are treated as dense: two sets with the same values may be unequal, but equal sets always
+have the same values. The order is that of `plan.expressions.evaluate`: NaN equals itself and is greatest, -0.0 equals
+0.0, and texts are ordered by code points. Cost of an operation: the sum of the cuts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WHOLE_NUMBER_BITS = {"INT": 32, "BIGINT": 64, "DATE": 32, "TIMESTAMP": 64}
 
 @dataclass(frozen=True)
 class Domain:
-    """All values of a type, from the cut before the least to the cut after the greatest."""
+    """All values of a type, between the cut before the least and the cut after the greatest."""
 
     low: Cut
     high: Cut
@@ -65,7 +66,7 @@ class Domain:
 
 
 def _positive_zero(value: Any) -> Any:
-    """-0.0 as the 0.0 that it equals, so that equal sets also print alike."""
+    """The value, with 0.0 for -0.0, so that equal sets also have equal texts."""
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -87,7 +88,7 @@ def domain_of(type: DataType) -> Domain:
 
 @dataclass(frozen=True)
 class ValueSet:
-    """Values of a domain, and perhaps NULL.
+    """Values of a domain. `null`: whether NULL is in the set too.
 
     >>> from panewise.schema import INT
     >>> compared(domain_of(INT), "gt", 3) == compared(domain_of(INT), "ge", 4)
@@ -119,17 +120,17 @@ class ValueSet:
         return ValueSet(self.domain, cuts, self.null or other.null)
 
     def __invert__(self) -> ValueSet:
-        """All other values, and NULL where it is not in the set."""
+        """All other values, and NULL if it is not in the set."""
         return ValueSet(self.domain, self.other_values().cuts, not self.null)
 
     def other_values(self) -> ValueSet:
-        """All values that are not in the set, never NULL: where a comparison is FALSE that is TRUE on the set."""
-        # A cut at an end of the domain means that the set reaches it, so the complement is without that cut.
+        """All values that are not in the set, without NULL. There a comparison is FALSE that is TRUE on the set."""
+        # A cut at an end of the domain means that the set extends to it. The complement does not have that cut.
         cuts = sorted({*self.cuts} ^ {self.domain.low, self.domain.high})
         return ValueSet(self.domain, tuple(cuts))
 
     def __le__(self, other: ValueSet) -> bool:
-        """Whether the other holds all of it; with a few cuts against many the cost is the few times a bisection."""
+        """Whether this is a subset of the other. Cost: a bisection of the other's cuts for each cut of this set."""
         if self.null and not other.null:
             return False
         cuts = other.cuts
@@ -140,7 +141,7 @@ class ValueSet:
         return True
 
     def meets(self, other: ValueSet) -> bool:
-        """Whether they have a value in common, NULL included."""
+        """Whether the sets have a common value or both have NULL."""
         if self.null and other.null:
             return True
         few, many = (self.cuts, other.cuts) if len(self.cuts) <= len(other.cuts) else (other.cuts, self.cuts)
@@ -151,7 +152,7 @@ class ValueSet:
         return False
 
     def points(self) -> tuple[Cut | None, ...] | None:
-        """A name for each single value (None for NULL) where the set is a number of single values, else None."""
+        """If the set consists of single values, an identifier for each (None for NULL); otherwise None."""
         found: list[Cut | None] = []
         for low, high in zip(self.cuts[::2], self.cuts[1::2], strict=True):
             single = high == (low[0], low[1], 1) or (self.domain.discrete and high == (low[0], low[1] + 1, 0))
@@ -187,7 +188,7 @@ def only_null(domain: Domain) -> ValueSet:
 
 
 def compared(domain: Domain, operator: str, value: Any) -> ValueSet:
-    """The values for which `value_of_column operator value` is TRUE; the value is not NULL."""
+    """The values x for which `x operator value` is TRUE. `value` must not be NULL."""
     before, after = domain.before(value), domain.after(value)
     low, high = {
         "eq": (before, after),
@@ -200,7 +201,7 @@ def compared(domain: Domain, operator: str, value: Any) -> ValueSet:
 
 
 def one_of(domain: Domain, values: Iterable[Any]) -> ValueSet:
-    """The values of a list, in one pass over the sorted list."""
+    """The set of the values of a list."""
     cuts: list[Cut] = []
     for low, high in sorted({(domain.before(value), domain.after(value)) for value in values}):
         if low >= high:

@@ -1,25 +1,25 @@
-"""Weaving very many trees: partners come from an index, edges are counted in a window, savings are checked late.
+"""Weaves very many trees: an index finds partners, edges are counted in a window, and savings are checked late.
 
-The greedy search of `weaving.py` looks at every pair of trees; of ten thousand strands there are fifty million. Here
-a tree looks at a few partners, and prices the most promising ones:
+The greedy search of `weaving.py` looks at every pair of trees; ten thousand strands have fifty million pairs. Here a
+tree looks at a few partners and prices the most promising ones:
 
-- trees that hold a class which covers one of its own, found by the class: what they have in common costs no edge;
-- its neighbours in the order of edge rate per window: where trees have few edges in common, the sum of E_i *
-  queries_i is least when windows of similar rates are together;
-- the tree with the most edges, which takes in any other with fewest new edges.
+- trees with a class that covers one of its own, found by that class: common edges cost nothing;
+- its neighbours in the order of edge rate per window: if trees have few common edges, the sum of E_i * queries_i is
+  least if windows of similar rates are together;
+- the tree with the most edges, which gets the fewest new edges from any other.
 
-Partners are ranked by the edges that joining adds, weighted by the windows on the other side; the `TRIED` best, and
-the fullest tree, are priced under the techniques of both. Edges are those within a window of up to `POINTS_MAX`
-points, a bit each: exact where a whole number of periods fits in, otherwise a class is off by at most one edge a
-window. Where slides are too long for it, edges are taken to meet as often as chance has it. Trees as they come out
-have exact rates again, as far as `edge_rate` has them.
+Partners are ranked by the edges that joining adds, weighted by the windows on the other side. The `TRIED` best, and the
+tree with the most edges, are priced under the techniques of both trees. Edges are counted within a window of up to
+`POINTS_MAX` points, with a bit for each. The count is exact if the window has a whole number of periods; otherwise it
+is off by at most one edge per class and window. If slides are too long for a window, the number of common edges is that
+of independent random points. The final trees have exact rates, as far as `edge_rate` is exact.
 
-    queue  (saving, tree, partner)     a partner that has been joined meanwhile is looked for anew when its turn comes,
-                                       and taken at once if it saves nearly as much (SLACK) as it did
+    queue  (saving, tree, partner)     if the partner has been joined meanwhile, a new one is searched when the entry's
+                                       turn comes, and taken at once if it saves nearly as much (SLACK)
 
-So what is joined may save up to a twentieth less than the best among the pairs looked at. Beyond `TREES_MAX` strands,
-neighbours in the order of slide and phase are joined unseen at the start. Cost: O(trees log trees) searches of
-partners, about 0.1 ms each; space POINTS_MAX / 8 bytes a tree.
+So a joining may save up to a twentieth less than the best among the examined pairs. If there are more than `TREES_MAX`
+strands, neighbours in the order of slide and phase are joined at the start without a price. Cost: O(trees log trees)
+searches for partners, about 0.1 ms each; POINTS_MAX / 8 bytes per tree.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from panewise.optimize.sharing.weave.strands import EdgeClass
 Bits = NDArray[np.uint64]
 TREES_MAX = 1 << 14
 POINTS_MAX = 1 << 16
-SLIDES_A_WINDOW = 16  # the longest slide has at least so many edges in it
-NEIGHBOURS = 8  # on either side
-COVERING = 8
-ALL_BELOW = 64  # trees that are left: all are looked at
-TRIED = 3
+SLIDES_A_WINDOW = 16  # a window has at least this many edges of the longest slide
+NEIGHBOURS = 8  # neighbours in the order that are looked at, on either side
+COVERING = 8  # trees with a covering class that are looked at
+ALL_BELOW = 64  # if at most this many trees are left, all pairs are looked at
+TRIED = 3  # partners that are priced
 SLACK = 0.05
 
 
@@ -58,11 +58,11 @@ def _mark(bits: Bits, row: int, points: int, slide: int, phase: int) -> None:
 
 @compiled_loop
 def _union_counts(bits: Bits, row: int, others: Ints, counts: Ints) -> None:
-    """How many points are marked in this row or the other, for each other one."""
+    """For each other row, counts the points that are marked in it or in this row."""
     for place in range(others.shape[0]):
         other, total = others[place], np.uint64(0)
         for word in range(bits.shape[1]):
-            # Bits are counted in pairs, nibbles and bytes; the compiler knows this form for one instruction.
+            # Counts bits in pairs, nibbles and bytes. The compiler turns this form into one instruction.
             x = bits[row, word] | bits[other, word]
             x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
             x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -72,7 +72,7 @@ def _union_counts(bits: Bits, row: int, others: Ints, counts: Ints) -> None:
 
 
 class _EdgeWindow:
-    """The edges of trees, by number, in a window; or only their rates, where slides are too long for one."""
+    """The edges of each tree within a window of points, or only their rates if slides are too long for a window."""
 
     def __init__(self, trees: Sequence[PricedTree]) -> None:
         slides = {slide for tree in trees for slide, _ in tree.classes}
@@ -93,7 +93,7 @@ class _EdgeWindow:
                 self.rates[row] = counts[0] / (self._points * factor)
 
     def joined_rates(self, row: int, others: Ints) -> NDArray[np.float64]:
-        """Edge rates of the tree of this row with each of the others."""
+        """The edge rates of the tree of this row joined with each of the others."""
         if self._points:
             counts = np.empty(len(others), np.int64)
             _union_counts(self._bits, row, others, counts)
@@ -102,14 +102,14 @@ class _EdgeWindow:
         return np.asarray(mine + theirs - mine * theirs * self._unit)
 
     def join(self, row: int, other: int) -> None:
-        """The other's edges are this row's too."""
+        """Adds the edges of the other row to this row."""
         self.rates[row] = self.joined_rates(row, np.array([other]))[0]
         if self._points:
             self._bits[row] |= self._bits[other]
 
 
 def _points(slides: set[int], factor: int, longest: int) -> int:
-    """A whole number of periods where they are short, else enough for the longest slide."""
+    """The number of points of the window: whole periods if they are short, otherwise enough for the longest slide."""
     period = 1
     for slide in slides:
         period = lcm(period, slide // factor)
@@ -119,7 +119,7 @@ def _points(slides: set[int], factor: int, longest: int) -> int:
 
 
 class _Partners:
-    """The index: trees by the classes they hold, and in the order of edge rate per window."""
+    """The index of trees: by their classes, and in the order of edge rate per window."""
 
     def __init__(self, trees: Sequence[PricedTree]) -> None:
         self._slides = np.array(sorted({slide for tree in trees for slide, _ in tree.classes}), np.int64)
@@ -138,25 +138,25 @@ class _Partners:
             self._holders.setdefault(edge_class, number)
 
     def join(self, number: int, other: int, key: float) -> None:
-        """The other is a part of this one from now on."""
+        """Notes that the other tree has become part of this one."""
         for gone in (number, other):
             del self._order[bisect_left(self._order, (self._keys.pop(gone), gone))]
         self._parents[other] = number
-        # Few of a big tree's classes are asked for: the coarsest cover most.
+        # Only a few classes of a big tree are looked up. The coarsest ones cover most.
         classes = sorted(self._classes[number] + self._classes.pop(other))[:COVERING]
         self._classes[number] = tuple(classes)
         self._keys[number] = key
         insort(self._order, (key, number))
 
     def now(self, number: int) -> int:
-        """The tree that this one has become a part of."""
+        """The tree that this one is now part of; itself if it has not been joined to another."""
         while self._parents[number] != number:
             self._parents[number] = self._parents[self._parents[number]]
             number = self._parents[number]
         return number
 
     def of(self, number: int) -> list[int]:
-        """Neighbours, and holders of classes that cover its own; of few trees, all others."""
+        """Candidates for joining: neighbours, and trees with covering classes; all others if only few are left."""
         if len(self._order) <= ALL_BELOW:
             return [other for _, other in self._order if other != number]
         place = bisect_left(self._order, (self._keys[number], number))
@@ -182,7 +182,7 @@ class _Partners:
 
 
 class _Search:
-    """The greedy search; trees have the numbers of rows, and a joined tree that of its first part."""
+    """The greedy search. Trees are numbered by rows; a joined tree keeps the number of its first part."""
 
     def __init__(self, loom: Loom, trees: list[PricedTree]) -> None:
         self._loom = loom
@@ -193,7 +193,7 @@ class _Search:
         self._strands = [list(tree.strands) for tree in trees]
         self._costs: list[float] = []
         self._techniques: list[str] = []
-        self._ages = [0] * len(trees)  # how often a tree has grown: -1 where it is a part of another
+        self._ages = [0] * len(trees)  # how often a tree has grown; -1 if it is part of another tree
         for number, tree in enumerate(trees):
             cost, technique = loom.best(float(self._window.rates[number]), tree.windows)
             self._costs.append(cost)
@@ -205,7 +205,7 @@ class _Search:
         return float(self._window.rates[number] / self._counts[number])
 
     def best_partner(self, number: int) -> tuple[float, int]:
-        """The greatest saving among those tried, and the partner."""
+        """The greatest saving among the priced partners, and that partner."""
         partners = self._partners.of(number)
         if self._fullest != number:
             partners.append(self._fullest)
@@ -240,12 +240,12 @@ class _Search:
         """The strands of every tree."""
         least = LEAST_SAVING * (self._loom.once + sum(self._costs))
         joined = True
-        while joined:  # once more, because partners grew that had been looked at when they were small
+        while joined:  # repeat, because partners have grown since they were looked at
             joined = self._round(least)
         return [self._strands[number] for number, age in enumerate(self._ages) if age >= 0]
 
     def _round(self, least: float) -> bool:
-        """Whether any two were joined."""
+        """Joins trees until no entry of the queue saves enough. Returns whether any were joined."""
         queue: list[tuple[float, int, int, int, int]] = []
         joined = False
 
@@ -260,7 +260,7 @@ class _Search:
         while queue:
             negative, a, age, b, partner_age = heappop(queue)
             if self._ages[a] != age:
-                continue  # it has grown, or gone, and has another place in the queue
+                continue  # the tree has grown or is gone; if it has grown, it has a newer entry
             if self._ages[b] != partner_age:
                 saved, b = self.best_partner(a)
                 if saved < -negative * (1 - SLACK):
@@ -274,14 +274,14 @@ class _Search:
 
 
 def joined_by_near_pairs(loom: Loom, trees: list[PricedTree]) -> list[PricedTree]:
-    """Joins pairs that save most, of those that the index finds."""
+    """The trees after joining the pairs that save most, among those that the index finds."""
     started = _neighbours_joined(loom, trees)
     found = _Search(loom, started).run()
     return sorted((_exact(loom, trees, strands) for strands in found), key=lambda tree: tree.strands)
 
 
 def _neighbours_joined(loom: Loom, trees: list[PricedTree]) -> list[PricedTree]:
-    """At most TREES_MAX trees."""
+    """At most TREES_MAX trees: if there are more, neighbours by slide and phase are joined."""
     if len(trees) <= TREES_MAX:
         return trees
     ordered = sorted(range(len(trees)), key=lambda number: trees[number].classes)
@@ -290,7 +290,7 @@ def _neighbours_joined(loom: Loom, trees: list[PricedTree]) -> list[PricedTree]:
 
 
 def _exact(loom: Loom, trees: Sequence[PricedTree], numbers: Sequence[int]) -> PricedTree:
-    """A tree of these, with its edge rate as `edge_rate` counts it."""
+    """The tree of these trees, with the edge rate from `edge_rate`."""
     if len(numbers) == 1:
         return trees[numbers[0]]
     classes = reduced(edge_class for number in numbers for edge_class in trees[number].classes)

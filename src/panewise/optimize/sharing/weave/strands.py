@@ -1,17 +1,17 @@
-"""Strands: the queries of a family that have the same edges, which are never parted by the weave.
+"""Strands: the queries of a family that have the same edges. The weave never separates them.
 
-Two windows whose edges are the same classes weave perfectly (Shein and Chrysanthis 2020, section 3.1.1): in one tree
-there are no more edges than in either. Joining their trees never costs more under the model. With equal edge rates E
-the two trees cost `2 f + E (Omega(A) + Omega(B))`, f being what a tree costs by itself (the fold of the rows, or the
-intake of composite partials), and the joined one `f + E Omega(A and B)`; and the Omega of every technique is
-subadditive, because it is a sum over queries (Panes, FlatFAT, FlatFIT), a number of distinct lengths (SlickDeque
-Inv), or a sum over queries and an increasing function of the longest one (SlickDeque Non-Inv, B-INT, L-INT, R-INT).
-This is for one technique; where parts would have chosen different ones, or a measured curve has a shorter way for a
-window that is alone in its tree, joining may cost more by what the part gained with that. It is done all the same.
+Two windows whose edges are the same classes weave perfectly (Shein and Chrysanthis 2020, section 3.1.1): one tree for
+both has no more edges than a tree for one. Under the model, joining their trees never costs more. With equal edge rates
+E the two trees cost `2 f + E (Omega(A) + Omega(B))`, where f is the cost of a tree by itself (folding rows, or taking
+in composite partials). The joined tree costs `f + E Omega(A and B)`. The Omega of every technique is subadditive,
+because it is a sum over queries (Panes, FlatFAT, FlatFIT), a number of distinct lengths (SlickDeque Inv), or a sum over
+queries plus an increasing function of the longest one (SlickDeque Non-Inv, B-INT, L-INT, R-INT). This holds for one
+technique. Joining may cost more if the parts would have chosen different techniques, or if a technique is faster for a
+single window. They are joined nevertheless.
 
 So ten thousand queries whose slides are the sixteen factors of 1,000 are sixteen strands, and the greedy search over
-pairs begins with these. Invariant: every query is in exactly one strand; within one, equal windows (range, slide and
-the phase of their reports) are one row with a count. Cost: one sort of n rows of at most three integers; no Python
+pairs begins with these. Invariant: every query is in exactly one strand. Within a strand, equal windows (range, slide
+and phase of reports) are one row with a count. Cost: one sort of n rows of at most three integers, without a Python
 object per query.
 """
 
@@ -27,12 +27,12 @@ from panewise.optimize.sharing.edges.edge_counts import Slicing, classes_of
 from panewise.slicing.pairs import Cadence
 
 EdgeClass = tuple[int, int]
-UNBOUNDED = -1  # the range, in columns, of a window that reaches back for ever
+UNBOUNDED = -1  # the range of an unbounded window in a column
 
 
 @dataclass(frozen=True, eq=False)
 class CadenceColumns:
-    """The windows of very many queries as arrays; a range of `UNBOUNDED` reaches back for ever.
+    """The windows of very many queries as arrays.
 
     >>> columns = CadenceColumns.of([Cadence(6, 2), Cadence(None, 4, offset=1)])
     >>> columns.ranges.tolist(), len(columns), columns[1]
@@ -55,7 +55,7 @@ class CadenceColumns:
 
     @classmethod
     def of_arrays(cls, ranges: Ints, slides: Ints, offsets: Ints | None = None) -> CadenceColumns:
-        """Aligned with the beginning of the axis; no offsets where none are given."""
+        """Windows that are aligned with the beginning of the axis."""
         nothing = np.zeros(len(slides), np.int64)
         return cls(ranges, slides, nothing if offsets is None else offsets, nothing)
 
@@ -70,17 +70,17 @@ class CadenceColumns:
 
 @dataclass(frozen=True, eq=False)
 class Strand:
-    """Queries with equal edge classes: their numbers, ordered by window, and where each distinct window begins."""
+    """Queries with equal edge classes: their numbers, ordered by window, and the start of each distinct window."""
 
     classes: frozenset[EdgeClass]
     members: Ints
-    firsts: Ints  # places in `members`
-    ranges: Floats  # of each distinct window; infinite where it reaches back for ever
+    firsts: Ints  # for each distinct window, its first position in `members`
+    ranges: Floats  # for each distinct window; infinite if it is unbounded
     slides: Ints
 
     @property
     def counts(self) -> Ints:
-        """Queries of each distinct window."""
+        """The number of queries of each distinct window."""
         return np.diff(self.firsts, append=len(self.members))
 
 
@@ -111,7 +111,7 @@ def strands_of(columns: CadenceColumns, slicing: Slicing) -> list[Strand]:
 
 
 def _edge_keys(columns: CadenceColumns, slicing: Slicing) -> list[Ints]:
-    """Columns that are equal exactly where the edge classes of two windows are."""
+    """Columns that are equal for two windows exactly if their edge classes are equal."""
     ends = columns.aligns - columns.offsets
     bounded = columns.ranges != UNBOUNDED
     ranges = np.where(bounded, columns.ranges, 0)
@@ -127,7 +127,7 @@ def _edge_keys(columns: CadenceColumns, slicing: Slicing) -> list[Ints]:
 
 
 def _alike(keys: list[Ints]) -> tuple[Ints, Ints]:
-    """Row numbers, those with equal keys together and ascending, and where each group begins."""
+    """The row numbers, grouped by equal keys and ascending in each group, and the start of each group."""
     order = np.lexsort(keys[::-1])
     changes = np.zeros(len(order), np.bool_)
     changes[:1] = True

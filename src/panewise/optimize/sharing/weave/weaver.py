@@ -1,13 +1,13 @@
-"""The weaver: how the members of a family are divided into trees of a weave, and by which techniques, by cost.
+"""The weaver: divides the members of a running family into trees, and chooses their techniques, by cost.
 
 It looks at a family between two batches, when queries have come or gone, when rows come much faster or more slowly than
-it was told, or when there are many more groups. Then it asks for the best weave (`weaving.py`) and, where that promises
-a saving worth the change, gives the plan that the family is to become. One query that comes in between is put where it
-adds no edges: into a tree that has them all, or with the family's own slices, which have them anyway.
+at the last weave, or when the number of groups has changed much. Then it finds the best weave (`weaving.py`). If that
+saves enough, it returns the new plan of the family. A single new query between weaves goes where it adds no edges: into
+a tree that has them all, or to the family's own slices, which always have them.
 
     sharing = 'weave'   trees and techniques by cost (the default)
-              'full'    one tree for all, by the default techniques
-              'none'    each query folds and answers for itself; for experiments
+              'full'    one tree for all queries, with the default techniques
+              'none'    each query folds and answers by itself; for experiments
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from panewise.synopses.techniques import TECHNIQUES
 
 SECOND = 1_000_000
 ASSUMED_ROWS_PER_SECOND = 1000.0
-DRIFT = 2.0  # the measured rate, groups or number of windows against those of the last weave
-WORTH = 0.9  # of the present cost: a weave that costs more than this is not worth the change
-FEW = 8  # windows, of which it is not worth looking for more than one tree
-# Techniques that are not measured, because the weaver never chooses them, and one that costs about as much.
+DRIFT = 2.0  # factor by which the rate, groups or windows must have changed since the last weave
+WORTH = 0.9  # a new weave must cost less than this share of the present cost
+FEW = 8  # with fewer windows than this, one tree is enough
+# Techniques that are not measured, because the weaver never chooses them, with one of about the same cost.
 PRICED_AS = {
     "recompute": "panes", "materialize_none": "panes", "materialize_all": "two_stacks", "stairs": "two_stacks",
     "psoup": "flat_fat", "sparse_two_stacks": "two_stacks",
@@ -47,7 +47,7 @@ CANDIDATES = ("r_int", "b_int", "slick_deque", "two_stacks", "flat_fit", "panes"
 
 @dataclass(frozen=True)
 class Load:
-    """What a weave is made for: rows per unit of the axis, groups, distinct windows."""
+    """What a weave depends on: rows per unit of the axis, groups, distinct windows."""
 
     rate: float
     groups: int
@@ -59,17 +59,17 @@ class Load:
 
 
 class Weaver:
-    """Weaves one family, for as long as it is there."""
+    """Weaves one family for as long as it runs."""
 
     def __init__(self) -> None:
         self._woven_for: Load | None = None
-        self._changes = 0  # of the family's members, as far as they have been looked at
-        self._known: set[str] = set()  # members that have their place
+        self._changes = 0  # number of membership changes at the last look
+        self._known: set[str] = set()  # members at the last look
 
     def is_due(self, load: Load, changes: int, trees: int) -> bool:
-        """Whether anything has changed that a plan depends on; `changes`: how often members have come or gone.
+        """Whether anything has changed that a plan depends on. `changes`: number of membership changes so far.
 
-        A family with one tree and few windows is never due: to make its plan takes as long as it has members.
+        A family with one tree and few windows is never due, because making its plan takes time for each member.
         """
         return (trees > 1 and changes != self._changes) or self._is_to_weave(load)
 
@@ -77,7 +77,7 @@ class Weaver:
         return load.windows >= FEW and (self._woven_for is None or not self._woven_for.near(load))
 
     def next_plan(self, present: FamilyPlan, load: Load, changes: int) -> FamilyPlan | None:
-        """What the family is to become; None where it stays as it is."""
+        """The new plan of the family; None if it should stay as it is."""
         found = None
         if self._is_to_weave(load):
             self._woven_for = load
@@ -90,7 +90,7 @@ class Weaver:
 
 
 def _with_places(present: FamilyPlan, known: set[str]) -> FamilyPlan | None:
-    """New members each in a tree that has all its edges already; where none has, with the family's own slices."""
+    """The plan with new members moved to trees that already have all of their edges; None if none can move."""
     own, *others = present.trees
     moving: dict[str, int] = {}
     for member in own.members:
@@ -108,7 +108,7 @@ def _with_places(present: FamilyPlan, known: set[str]) -> FamilyPlan | None:
 
 
 def best_plan(present: FamilyPlan, load: Load) -> tuple[FamilyPlan, float] | None:
-    """The cheapest division of those members that may be anywhere, with its cost; None where there are none."""
+    """The plan with the cheapest division of the members that can move, and its cost; None if no member can move."""
     members = present.movable
     woven = best_weave(members, load)
     if woven is None:
@@ -130,7 +130,7 @@ def best_plan(present: FamilyPlan, load: Load) -> tuple[FamilyPlan, float] | Non
 def best_weave(
     members: list[MemberPlan], load: Load, optimizer: str = "tri_weave", price_alone: bool = False
 ) -> Weave | None:
-    """By the numbers of the members."""
+    """The best weave of these members, which it names by number; None if there are none."""
     if not members:
         return None
     _, model = model_of(members, load.groups)
@@ -140,12 +140,12 @@ def best_weave(
 
 @cache
 def machine() -> CalibratedModel:
-    """The figures of this machine where it has been calibrated, else those that panewise ships."""
+    """The figures of this machine if it has been calibrated, otherwise the shipped figures."""
     return load() or shipped()
 
 
 def model_of(members: list[MemberPlan], groups: int) -> tuple[list[StateKey], BestModel]:
-    """The states of some members, and what they cost on this machine with so many groups."""
+    """The states of some members, and the cost model for them on this machine with this number of groups."""
     keys = list(dict.fromkeys(key for member in members for key in member.aggregation.states))
     offsets = any(member.cadence.offset for member in members)
     admitted = tuple((state_of(key.kind), _admitted(key, offsets)) for key in keys)
@@ -164,18 +164,18 @@ def sums_of(members: Iterable[MemberPlan]) -> WindowSums:
 
 
 def edge_rate_of(tree: TreePlan) -> float:
-    """How many edges a tree has per unit of the axis."""
+    """The number of edges of a tree per unit of the axis."""
     return edge_rate(tree.edges).per_unit
 
 
 def cost_of(plan: FamilyPlan, load: Load) -> float:
-    """What a family costs per unit of the axis."""
+    """The cost of a family per unit of the axis."""
     keys, model = model_of(plan.movable, load.groups)
     return model.fold(load.rate) + sum(tree_cost(plan, number, keys, model) for number in range(len(plan.trees)))
 
 
 def tree_cost(plan: FamilyPlan, number: int, keys: list[StateKey], model: BestModel) -> float:
-    """What one tree of the weave costs per unit of the axis, with what it takes in."""
+    """The cost of one tree per unit of the axis, including its intake."""
     tree = plan.trees[number]
     sums = sums_of(member for member in tree.members if member.can_move)
     rate = edge_rate_of(tree)

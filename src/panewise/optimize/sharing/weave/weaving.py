@@ -15,15 +15,15 @@ of a tree and Omega_i the operations of its technique an edge:
                                                                 the plan; a tree takes the composite partials in
 
 As printed, equation 1 charges every tree the input rate; for TriWeave it is charged once here. A TriWeave plan of one
-tree takes nothing in: its slices are the composite ones. So the last joining may pay although the one before it did
-not, and the plan of one tree is compared with the one found; the result never costs more than full sharing and, for
-WeaveShare, than none.
+tree has no intake, because its slices are the composite ones. So the last joining may pay although the one before it
+did not. Therefore the plan of one tree is compared with the one found. The result never costs more than full sharing
+and, for WeaveShare, never more than no sharing.
 
-A tree's technique is the cheapest of those admitted, chosen anew at every joining that is looked at. Queries with
-equal edges are joined beforehand (`strands.py`). Up to `FEW_STRANDS` strands every pair is looked at, once, and again
-only the pairs of trees that are new: O(n^2) evaluations of the model. Beyond, or beyond `FEW_HARD_STRANDS` whose
-edges have no short period, partners are looked for by an index, with a window of edges in place of exact edge rates
-(`many_trees.py`). Source: Shein and Chrysanthis 2020, section 3.1.1, with the correction for TriWeave.
+A tree's technique is the cheapest admitted one, and is chosen again for every joining that is considered. Queries with
+equal edges are joined beforehand (`strands.py`). Up to `FEW_STRANDS` strands every pair is priced once, and later only
+pairs with a new tree: O(n^2) evaluations of the model. With more strands, or more than `FEW_HARD_STRANDS` whose edges
+have no short period, an index finds partners, and edges are counted in a window (`many_trees.py`). Source: Shein and
+Chrysanthis 2020, section 3.1.1, with the correction for TriWeave.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from panewise.slicing.pairs import Cadence
 
 OPTIMIZERS = ("tri_weave", "weave_share", "none", "full")
 FEW_STRANDS = 128
-FEW_HARD_STRANDS = 48  # where edges have a long period, so that counting them is slow
+FEW_HARD_STRANDS = 48  # the limit if edges have a long period, so that counting them is slow
 PERIOD_MAX_EASY = 1 << 13
 ALONE_AT_MOST = 64  # distinct windows of a strand that are priced one by one
 
 
 @dataclass(frozen=True)
 class WovenTree:
-    """Queries, by their numbers, that share slices and a technique; the cost is per unit of the axis.
+    """Queries, by their numbers, that share slices and a technique. The cost is per unit of the axis.
 
     `edges`: where slices are cut, as residue classes (slide, phase).
     """
@@ -65,7 +65,7 @@ class WovenTree:
 
 @dataclass(frozen=True)
 class Weave:
-    """The trees, by their least members; `cost_alone` is that of every query by itself, `cost_full` of one tree."""
+    """The trees, ordered by their least members. `cost_alone`: with no sharing. `cost_full`: with one tree for all."""
 
     trees: tuple[WovenTree, ...]
     cost: float
@@ -83,9 +83,9 @@ def weave(
     method: str = "auto",
     price_alone: bool = True,
 ) -> Weave:
-    """Divides the queries into trees; `rate` is in rows per unit of the axis.
+    """Divides the queries into trees. `rate` is in rows per unit of the axis.
 
-    Without `price_alone`, `cost_alone` is not worked out and infinite.
+    Without `price_alone`, `cost_alone` is not computed and infinite.
 
     >>> from panewise.optimize.sharing.costs.weave_costs import OperationModel
     >>> woven = weave(
@@ -122,7 +122,7 @@ def weave(
 
 
 def woven_trees(loom: Loom, trees: list[PricedTree]) -> list[PricedTree]:
-    """The greedy search, by all pairs or by the index."""
+    """The trees after the greedy search, over all pairs or with the index."""
     slides = {slide for tree in trees for slide, _ in tree.classes}
     easy = len(trees) <= FEW_STRANDS and math.lcm(*slides) <= PERIOD_MAX_EASY * math.gcd(*slides)
     if len(trees) <= (FEW_STRANDS if easy or loom.method != "auto" else FEW_HARD_STRANDS):
@@ -133,7 +133,7 @@ def woven_trees(loom: Loom, trees: list[PricedTree]) -> list[PricedTree]:
 
 
 def joined_by_best_pairs(loom: Loom, trees: list[PricedTree]) -> list[PricedTree]:
-    """Joins the best pair until none saves; of equal savings, the pair whose trees are oldest."""
+    """Joins the pair that saves most until none saves. Among equal savings, the oldest trees are joined first."""
     alive = dict(enumerate(trees))
     least = LEAST_SAVING * loom.cost_of(trees)
 
@@ -156,7 +156,7 @@ def joined_by_best_pairs(loom: Loom, trees: list[PricedTree]) -> list[PricedTree
 
 
 def tree_of_all(loom: Loom, strands: Sequence[Strand]) -> PricedTree:
-    """Full sharing: one tree of all."""
+    """Full sharing: one tree of all strands."""
     classes = reduced(edge_class for strand in strands for edge_class in strand.classes)
     windows = window_sums(
         np.concatenate([strand.ranges for strand in strands]),
@@ -169,13 +169,13 @@ def tree_of_all(loom: Loom, strands: Sequence[Strand]) -> PricedTree:
 
 
 def _alone(loom: Loom, rate: float, strand: Strand, window: int) -> tuple[float, str]:
-    """One query of a distinct window of a strand, in a tree of its own."""
+    """The cost and technique of one query, with this window of a strand, in a tree of its own."""
     only = slice(window, window + 1)
     return loom.best(rate, window_sums(strand.ranges[only], strand.slides[only], [1]))
 
 
 def _cost_alone(loom: Loom, tree: PricedTree, strand: Strand) -> float:
-    """Every query of a strand by itself; of very many windows, interpolated over the ranges of `ALONE_AT_MOST`."""
+    """The cost of every query of a strand by itself. At most `ALONE_AT_MOST` are priced, the others interpolated."""
     if len(strand.members) == 1:
         return tree.cost
     order = np.argsort(strand.ranges, kind="stable")

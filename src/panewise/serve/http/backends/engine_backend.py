@@ -65,11 +65,11 @@ class EngineBackend:
         if path is not None:
             PrivateFiles().make_folder(path / FILES)
         self.engine = engine if engine is not None else Engine(None if path is None else path / "engine")
-        self.engine.reads.limits = ReadLimits(settings.read_rows, settings.read_bytes, settings.read_seconds)
-        self.engine.listeners.tell = logs.remark  # log warnings; the answer to a push has them too
-        self.engine.driver.is_expected = True  # no warning about connectors that are not run
-        # Publish reports early, so that lookups find answers instead of waiting for the thread that makes them.
-        self.engine.prompt = True
+        self.engine.reads.limit(ReadLimits(settings.read_rows, settings.read_bytes, settings.read_seconds))
+        self.engine.listeners.tell_by(logs.remark)  # who pushes is told in the answer
+        self.engine.driver.expect()  # its file is run; what callers create is read at the next start
+        # Lookups then find what is published, where otherwise they would wait for whoever makes the reports.
+        self.engine.report_promptly()
         results = None if path is None else path / "results"
         self.results = ResultLog(
             results,

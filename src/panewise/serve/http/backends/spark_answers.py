@@ -80,14 +80,14 @@ class SparkAnswers:
     def _report(self, query: PlannedQuery, marks: Marks, at: float) -> KeptAnswer | None:
         """The last report that the watermark has reached; without rows if it has no groups. None if the query was
         suspended when it was due."""
-        name, come_to = query.log_name, self._handle.come_to(query, marks)
-        no_rows = KeptAnswer(self._no_rows(query), come_to, at, marks.batch)
-        if come_to is None:
+        name, watermark = query.log_name, self._handle.watermark_of(query, marks)
+        no_rows = KeptAnswer(self._no_rows(query), watermark, at, marks.batch)
+        if watermark is None:
             return no_rows
         delivered, delivered_at = self._reports.get(name, (no_rows.table, at))
         window = query.block.window
         assert isinstance(window, TimeWindow) and window.slide_us is not None
-        report = window.last_report(come_to)
+        report = window.last_report(watermark)
         ends = delivered.column("window_end").cast(pa.int64())
         table = delivered.filter(pc.equal(ends, report))
         before = self._now.get(name)
@@ -95,7 +95,7 @@ class SparkAnswers:
             return None if self._handle.was_silent(query, report, marks) else no_rows
         if before is not None and before.at == delivered_at and before.table.num_rows:
             table = before.table
-        return KeptAnswer(table, come_to, delivered_at, marks.batch)
+        return KeptAnswer(table, watermark, delivered_at, marks.batch)
 
     def _no_rows(self, query: PlannedQuery) -> pa.Table:
         name = query.log_name
@@ -111,6 +111,6 @@ class SparkAnswers:
             if answer is None:
                 table = self._handle.lookup(query.name)
                 marks = self._handle.marks()
-                answer = KeptAnswer(table, self._handle.come_to(query, marks), time.time(), marks.batch)
+                answer = KeptAnswer(table, self._handle.watermark_of(query, marks), time.time(), marks.batch)
                 self._now = self._now | {query.log_name: answer}
             return answer

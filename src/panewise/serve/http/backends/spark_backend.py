@@ -6,7 +6,7 @@ thread polls every POLL_SECONDS. Results are numbered by the pipeline's own log 
 from its checkpoint, so a subscriber can continue after any restart.
 
 The pipeline owns all state and outlives the server; nothing is stored here. Acknowledged calls are in its checkpoint: a
-statement as a change, a push as a letter, which a later micro-batch will read.
+statement as a change, a push as a message, which a later micro-batch will read.
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ class SparkBackend:
         if planned.is_folded:  # the last report is older than what `_load` reads
             table = self.handle.lookup(query)
             age_s = max(0.0, time.time() - (self._deliveries.at or time.time()))
-            come_to = self.handle.come_to(planned, self.handle.marks())
-            return Lookup(self._group(planned, table, key), come_to, age_s)
+            watermark = self.handle.watermark_of(planned, self.handle.marks())
+            return Lookup(self._group(planned, table, key), watermark, age_s)
         with self._changing:
             self._check_running()
             found = self._answers.asked(planned)
@@ -262,8 +262,8 @@ class SparkBackend:
             with self._changing:
                 self._check_running()
                 table, age_s = self.handle.lookup(planned.name, at), 0.0
-        come_to = self.handle.come_to(planned, self.handle.marks())
-        return Lookup(self._group(planned, table, key), come_to, age_s)
+        watermark = self.handle.watermark_of(planned, self.handle.marks())
+        return Lookup(self._group(planned, table, key), watermark, age_s)
 
     def _planned(self, query: str) -> PlannedQuery:
         name = self.pipeline.books.catalog.get(query, "query").name

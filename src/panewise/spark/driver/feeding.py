@@ -1,4 +1,4 @@
-"""Threads of the driver that post letters: the rows of generators, and the punctuations of idle streams."""
+"""Threads of the driver that post messages: rows of generators, and punctuations of idle streams."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Any, Protocol
 from panewise.catalog import StreamDefinition
 from panewise.connectors.by_name import SOURCES
 from panewise.spark.environment.folder import Folder
-from panewise.spark.ingest.inbox import Inbox, read_letter
+from panewise.spark.ingest.inbox import Inbox, read_message
 from panewise.spark.tasks.batch_progress import Marks, last_marks
 from panewise.temporal import duration_us
 
-AHEAD_ROWS = 2_000_000  # a generator waits for the pipeline when it is this far ahead
+AHEAD_ROWS = 2_000_000  # rows that a generator may be ahead of the pipeline before it waits
 
 
 class Feeder:
-    """Posts a generator's batches; a later run goes on behind the last one that was posted."""
+    """Posts a generator's batches; a later run goes on after the last one that was posted.
+
+    With `wait`, a thread posts them and waits for the pipeline; otherwise all are posted at once, before the run
+    starts.
+    """
 
     def __init__(self, key: str, stream: StreamDefinition, folder: Folder, inbox: Inbox, wait: bool) -> None:
         self._key = key
@@ -41,11 +45,11 @@ class Feeder:
     def _run(self) -> None:
         name = self._key
         marks = last_marks(self._folder)
-        waiting = [file for file in self._folder.names("inbox") if int(file.partition(".")[0]) > marks.letter]
+        waiting = [file for file in self._folder.names("inbox") if int(file.partition(".")[0]) > marks.message]
         posted = marks.of(name).rows + sum(
-            sum(batch.num_rows for batch in letter.content)
+            sum(batch.num_rows for batch in message.content)
             for file in waiting
-            if file.endswith(".rows") and (letter := read_letter(self._folder, file)).stream == name
+            if file.endswith(".rows") and (message := read_message(self._folder, file)).stream == name
         )
         done = 0
         for batch in SOURCES["generator"](self._stream).batches():
@@ -62,7 +66,7 @@ class Feeder:
 
 
 class Watched(Protocol):
-    """A run, as who watches for idle streams sees it."""
+    """What an `IdleWatch` needs of a run."""
 
     @property
     def active(self) -> bool: ...
@@ -76,7 +80,7 @@ class Watched(Protocol):
 
 
 class IdleWatch:
-    """Advances a stream to its last row when no row has come for a while: what waits for stragglers is closed."""
+    """Advances a stream past its last row when no row has come for `idle`, so that its windows close."""
 
     def __init__(self, key: str, stream: StreamDefinition, idle: str, handle: Watched) -> None:
         self._key = key
@@ -99,7 +103,7 @@ class IdleWatch:
         seen, since = -1, time.monotonic()
         closed: int | None = None
         while not self._halted.wait(min(1.0, self._seconds / 4)):
-            # A micro-batch that takes long is no silence: its rows are not counted yet. Nor is a run that has ended.
+            # A stream is not idle during a micro-batch, whose rows are not counted yet, or after the end of the run.
             looking = self._handle.active and not self._handle.busy
             marks = self._handle.marks().of(self._key)
             if not looking or marks.rows != seen:

@@ -1,16 +1,17 @@
-"""A tree of the weave: longer slices, made of a store's own, for the members whose windows have few edges.
+"""A tree of the weave: longer slices, made of the store's own slices, for members whose windows have few edges.
 
-A store cuts slices where any window of any member begins or ends. A member that slides by the minute beside one that
-slides by the second has sixty slices where one would do. In a tree of its own it has that one:
+A store cuts slices where any window of any member begins or ends. If one member slides by a minute and another by a
+second, the windows of the first consist of sixty times more slices than necessary. In a tree of its own, one slice is
+enough:
 
     the store's slices     |-|-|-|-|-|-|-|-|-|-|-|-|        folded once for all
     a tree's slices        |-----|-----|-----|-----|        each an answer of the store's own synopses
 
-A tree's slice is a cell between two edges of its members' windows, made when the watermark has passed its end. A slice
-of the store that reaches over an edge of the tree, because it is older than the member that has the edge, stays what it
-is. Everything here follows from the store's slices: nothing is written down, and what has changed too much (groups,
-states, codes of strings, members) is made anew from them. So a weave can be changed between any two flushes, and no
-report is lost, doubled or changed by it. Source: Shein and Chrysanthis 2020, section 3.1.1 (TriWeave).
+A slice of a tree is the cell between two adjacent edges of its members' windows. It is made when the watermark has
+passed its end. A slice of the store may be older than a member and therefore extend over an edge of the tree; it is not
+divided. A tree is derived from the store's slices: it is never written to disk, and it is rebuilt when groups, states,
+codes of strings or members change. The weave may therefore change between any two flushes, and no report is lost,
+duplicated or changed. Source: Shein and Chrysanthis 2020, section 3.1.1 (TriWeave).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from panewise.arrays import Ints
 from panewise.operators.arguments import ranks_of
-from panewise.operators.family.past_reports import Answers, SoughtReports, Technique
+from panewise.operators.family.sought_windows import Answers, SoughtWindows, Technique
 from panewise.plan.aggregation import ROW_COUNT, Pools, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
@@ -29,12 +30,16 @@ from panewise.synopses.synopsis import Synopsis
 
 
 class FinestSlices(Protocol):
-    """What a tree asks of the store whose slices its own are made of."""
+    """The store from whose slices a tree makes its own."""
 
-    first: int
     pools: Pools
-    synopses: dict[StateKey, Synopsis]
     same_as_rows: list[StateKey]
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def synopses(self) -> dict[StateKey, Synopsis]: ...
 
     @property
     def starts(self) -> Ints: ...
@@ -56,7 +61,7 @@ class Tree:
         self.first = 0
         self.starts: Ints = np.empty(0, np.int64)
         self.ends: Ints = np.empty(0, np.int64)
-        self._taken: int | None = None  # the store's slices before this number are in; None: to be made anew
+        self._taken: int | None = None  # the tree covers the store's slices before this number; None: rebuild it
 
     @property
     def bytes_held(self) -> int:
@@ -64,20 +69,20 @@ class Tree:
 
     def add(self, cadence: Cadence) -> None:
         if self.windows.add(cadence):
-            self.make_anew()
+            self.discard()
 
     def remove(self, cadence: Cadence, number: int) -> None:
-        """A window that will not be asked for again; its edges stay until the tree is made anew, and do no harm."""
+        """No member asks for this window again. Its edges stay until the tree is rebuilt, which does no harm."""
         self.windows.remove(cadence)
         for synopsis in self.synopses.values():
             synopsis.drop_window(number)
 
-    def make_anew(self) -> None:
-        """The store's slices are not what they were, or are wanted in another way."""
+    def discard(self) -> None:
+        """The store's slices or the windows have changed: the tree is rebuilt when it is next used."""
         self._taken = None
 
     def take_in(self, watermark: int) -> None:
-        """Cells that the watermark has passed become slices."""
+        """Makes slices of the cells that the watermark has passed."""
         store = self._store
         if self._taken is None:
             self.first, self._taken = 0, store.first
@@ -88,7 +93,7 @@ class Tree:
         if not len(starts):
             return
         cells = np.minimum(next_edges(self.windows, starts), np.iinfo(np.int64).max)
-        cells = np.where(ends > cells, ends, cells)  # it reaches over an edge
+        cells = np.where(ends > cells, ends, cells)  # slices that extend over an edge
         count = int(np.searchsorted(cells, watermark, side="right"))
         if not count:
             return
@@ -103,12 +108,12 @@ class Tree:
         self._taken += count
 
     def evict(self) -> None:
-        """Forgets what the store has forgotten."""
+        """Evicts what the store has evicted."""
         store = self._store
         if self._taken is None:
             return
         if store.first > self._taken:
-            self.make_anew()
+            self.discard()
             return
         held = int(store.starts[0]) if len(store.starts) else np.iinfo(np.int64).max
         gone = int(np.searchsorted(self.starts, held, side="left"))
@@ -118,8 +123,8 @@ class Tree:
             for synopsis in self.synopses.values():
                 synopsis.evict(self.first)
 
-    def answers(self, keys: list[StateKey], sought: SoughtReports) -> Answers:
-        """As those of the store; all states have a fixed size."""
+    def answers(self, keys: list[StateKey], sought: SoughtWindows) -> Answers:
+        """The states of the windows, as from the store; all states have a fixed size."""
         result: Answers = {}
         for key in dict.fromkeys([ROW_COUNT, *keys]):
             kept = ROW_COUNT if key in self._store.same_as_rows else key
@@ -133,7 +138,7 @@ class Tree:
 
 
 def next_edges(windows: WindowSet, points: Ints) -> Ints:
-    """For each point the first edge of some window after it."""
+    """For each point, the first edge of any window after it."""
     slides, phases = windows.edges
     result = np.full(len(points), np.iinfo(np.int64).max)
     for slide, phase in zip(slides.tolist(), phases.tolist(), strict=True):

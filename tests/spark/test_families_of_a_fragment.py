@@ -1,7 +1,7 @@
 """Trees of one partitioning share a fragment: its buckets, packets and pages. Without Spark, in this process.
 
-partitioning (k):     trees of every WHERE and technique          partitioning (): likewise, in one bucket
-partitioning (k, w):  trees that group by k, w and by w, k
+partitioning (k):     families of every WHERE and technique          partitioning (): likewise, in one bucket
+partitioning (k, w):  families that group by k, w and by w, k
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 import panewise as pw
 from panewise.plan import physical_plan as physical
 from panewise.plan.decided import decided_on
-from panewise.spark.buckets import tree_pages
+from panewise.spark.buckets import family_pages
 from panewise.spark.buckets.bucket_head import Head
 from panewise.spark.environment.folder import Folder
 from panewise.spark.program.changes import Change, StoredPlace, write_change
@@ -68,9 +68,9 @@ def program_of(*changes: tuple[str, ...], sharing: str = "weave") -> Program:
     return program
 
 
-def tree_of(program: Program, name: str, version: int = -1) -> int:
+def family_of(program: Program, name: str, version: int = -1) -> int:
     held = program.newest if version < 0 else program.version(version)
-    return held.queries[name].tree
+    return held.queries[name].family
 
 
 def test_numbers_are_read_and_not_decided_again(tmp_path: Path) -> None:
@@ -80,21 +80,21 @@ def test_numbers_are_read_and_not_decided_again(tmp_path: Path) -> None:
     change = program.apply(Change(0, 0, statements))
     assert change.places is not None
     moved = {
-        name: StoredPlace(place.fragment + 10, place.tree + 20 if place.tree else 0, place.selection + 30)
+        name: StoredPlace(place.fragment + 10, place.family + 20 if place.family else 0, place.selection + 30)
         for name, place in change.places.items()
     }
     folder = Folder(str(tmp_path))
     (tmp_path / "catalog").mkdir()
     write_change(folder, replace(change, places=moved))
     read = read_program(folder, 4, {})
-    assert {n: (q.fragment, q.tree) for n, q in read.versions[0].queries.items()} == {
-        name: (place.fragment, place.tree) for name, place in moved.items()
+    assert {n: (q.fragment, q.family) for n, q in read.versions[0].queries.items()} == {
+        name: (place.fragment, place.family) for name, place in moved.items()
     }
-    assert {tree.selection for tree in read.trees.values()} == {place.selection for place in moved.values()}
+    assert {family.selection for family in read.families.values()} == {place.selection for place in moved.values()}
     later = read.apply(Change(1, 5, (query("new", "RANGE 9 SECONDS SLIDE 3 SECONDS", "WHERE v > 99 GROUP BY k"),)))
     assert later.places is not None
     assert later.places["new"].fragment == read.versions[0].queries["plain"].fragment
-    assert later.places["new"].tree not in {place.tree for place in moved.values()}
+    assert later.places["new"].family not in {place.family for place in moved.values()}
     assert later.places["new"].selection not in {place.selection for place in moved.values()}
 
 
@@ -149,7 +149,7 @@ def test_a_rewrite_that_cannot_be_made_again_is_refused() -> None:
     assert change.places is not None
     kinds = change.places["kinds"]
     gone = {**kinds.decided, "rewrites": [{**kinds.decided["rewrites"][0], "rule": "some other rule"}]}
-    with pytest.raises(pw.SnapshotError, match="'kinds' is that of a plan whose rewrite 1 is 'some other rule'"):
+    with pytest.raises(pw.SnapshotError, match="'kinds' belongs to a plan whose rewrite 1, 'some other rule'"):
         Program(4).apply(replace(change, places={**change.places, "kinds": replace(kinds, decided=gone)}))
 
 
@@ -169,7 +169,7 @@ def random_rows(chance: random.Random, count: int, since: float) -> Rows:
 
 
 def push(run: LocalRun, rows: Rows) -> dict[str, Rows]:
-    """In two letters, which two tasks read."""
+    """In two messages, which two tasks read."""
     half = len(rows) // 2
     for part in (rows[:half], rows[half:]):
         if part:
@@ -181,21 +181,21 @@ def heads(run: LocalRun) -> dict[int, Head]:
     return {key: Head.unpacked(content["head"]) for key, content in run.stores.items() if "head" in content}
 
 
-def stored_trees(run: LocalRun) -> set[int]:
-    """Of which trees there is anything in the store: pages, what heads say of them, outlines."""
+def stored_families(run: LocalRun) -> set[int]:
+    """Of which families there is anything in the store: pages, what heads say of them, outlines."""
     found: set[int] = set()
     for key, head in heads(run).items():
-        found |= set(head.body["outlines"]) | {part.tree for page in head.pages for part in page.parts}
+        found |= set(head.body["outlines"]) | {part.owner for page in head.pages for part in page.parts}
         for page in head.pages:
-            found |= {tree for tree, _, _ in loaded(run.stores[key][page.number])}
+            found |= {family for family, _, _ in loaded(run.stores[key][page.number])}
     return found
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sharing", "trees"), [("weave", 9), ("none", 10)])
-def test_a_partitioning_is_a_fragment(sharing: str, trees: int) -> None:
+@pytest.mark.parametrize(("sharing", "families"), [("weave", 9), ("none", 10)])
+def test_a_partitioning_is_a_fragment(sharing: str, families: int) -> None:
     program = program_of((STREAM, *QUERIES), sharing=sharing)
     version = program.version(0)
     by_fragment: dict[int, set[str]] = {}
@@ -206,17 +206,17 @@ def test_a_partitioning_is_a_fragment(sharing: str, trees: int) -> None:
         {"all_rows", "some_rows", "high_rows"},
         {"plain", "wide", "high", "higher", "stacked"},
     ]
-    assert len({planned.tree for planned in version.queries.values()}) == trees
-    assert (tree_of(program, "plain") == tree_of(program, "wide")) == (sharing == "weave")
-    forth, back = (program.trees[tree_of(program, name)] for name in ("forth", "back"))
+    assert len({planned.family for planned in version.queries.values()}) == families
+    assert (family_of(program, "plain") == family_of(program, "wide")) == (sharing == "weave")
+    forth, back = (program.families[family_of(program, name)] for name in ("forth", "back"))
     assert (forth.key_columns, back.key_columns) == (("key_0", "key_1"), ("key_1", "key_0"))
-    # One column of Spark's for all trees that keep the same rows.
-    same = {kept_column(program.trees[tree_of(program, name)]) for name in ("high", "back", "high_rows")}
+    # One column of Spark's for all families that keep the same rows.
+    same = {kept_column(program.families[family_of(program, name)]) for name in ("high", "back", "high_rows")}
     assert len(same) == 1
-    assert kept_column(program.trees[tree_of(program, "higher")]) not in same
+    assert kept_column(program.families[family_of(program, "higher")]) not in same
 
 
-def test_a_tree_has_its_number_as_long_as_it_has_queries() -> None:
+def test_a_family_has_its_number_as_long_as_it_has_queries() -> None:
     window = "RANGE 5 SECONDS SLIDE 1 SECOND"
     one, two, three = (query(name, window, "WHERE v > 1 GROUP BY k") for name in ("one", "two", "three"))
     other = query("other", window, "GROUP BY k")
@@ -230,17 +230,17 @@ def test_a_tree_has_its_number_as_long_as_it_has_queries() -> None:
         (two, "DROP QUERY one"),  # nobody stays from the version before
         ("DROP QUERY two", two, three, "SUSPEND QUERY two"),
     )
-    first = tree_of(program, "one", 0)
-    assert [tree_of(program, name, at) for name, at in (("one", 1), ("two", 1), ("two", 2))] == [first] * 3
-    later = [tree_of(program, "one", 4), tree_of(program, "one", 5), tree_of(program, "two", 6)]
-    last = tree_of(program, "two", 7)
+    first = family_of(program, "one", 0)
+    assert [family_of(program, name, at) for name, at in (("one", 1), ("two", 1), ("two", 2))] == [first] * 3
+    later = [family_of(program, "one", 4), family_of(program, "one", 5), family_of(program, "two", 6)]
+    last = family_of(program, "two", 7)
     assert len({first, *later, last}) == 5
-    assert tree_of(program, "three", 7) == last
-    assert {tree_of(program, "other", at) for at in range(8)} == {tree_of(program, "other", 0)}
+    assert family_of(program, "three", 7) == last
+    assert {family_of(program, "other", at) for at in range(8)} == {family_of(program, "other", 0)}
     assert {v.queries["other"].fragment for v in program.versions} == {program.version(0).queries["other"].fragment}
 
 
-def test_a_packet_carries_partials_of_several_trees() -> None:
+def test_a_packet_carries_partials_of_several_families() -> None:
     parts = {3: pa.record_batch({"a": [1, 2]}), 70_000: pa.record_batch({"b": ["x"]})}
     packet = Packet(1, 2, "t@0", greatest=5, rows=3, notes={"q": 7}, parts=parts)
     assert Packet.unpacked(packet.packed()) == packet
@@ -249,19 +249,19 @@ def test_a_packet_carries_partials_of_several_trees() -> None:
     assert Packet.unpacked(Packet(1, 0, "t@0").packed()) == Packet(1, 0, "t@0")
 
 
-def test_what_spark_has_selected_holds_for_all_trees_with_that_where(tmp_path: Path) -> None:
-    """Here a column lies about WHERE v > 4, which shows whom it is told; other trees look for themselves."""
+def test_what_spark_has_selected_holds_for_all_families_with_that_where(tmp_path: Path) -> None:
+    """Here a column lies about WHERE v > 4, which shows whom it is told; other families look for themselves."""
     run = LocalRun(tmp_path, partitions=2)
     run.change(STREAM, *QUERIES)
     task = run._task()
     rows = pa.RecordBatch.from_pylist([{"ts": SECOND, "k": "a", "w": 1, "v": 7}], ARROW)
-    column = kept_column(run.program.trees[tree_of(run.program, "high")])
+    column = kept_column(run.program.families[family_of(run.program, "high")])
     reader = StreamTask(task, "t@0")
     reader.take(rows.append_column(column, pa.array([False])))
     packets = [packet for _, packet in reader.packets()]
     assert sorted(packet.fragment for packet in packets) == [0, 1, 1, 2, 2, 3]  # one for each bucket, and the meter's
-    found = {tree for packet in packets for tree in packet.parts}
-    assert found == {tree_of(run.program, name) for name in NAMES if name not in ("high", "back", "high_rows")}
+    found = {family for packet in packets for family in packet.parts}
+    assert found == {family_of(run.program, name) for name in NAMES if name not in ("high", "back", "high_rows")}
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -270,11 +270,11 @@ def test_what_spark_has_selected_holds_for_all_trees_with_that_where(tmp_path: P
 @pytest.mark.parametrize(
     ("dense_groups", "sharing"), soaking(product([3, 4096], ["weave", "none"]), now=[(3, "weave"), (4096, "none")])
 )
-def test_many_trees_answer_as_the_engine(
+def test_many_families_answer_as_the_engine(
     dense_groups: int, sharing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(physical, "SPARSE_ABOVE", dense_groups)
-    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    monkeypatch.setattr(family_pages, "PAGES_PER_LEVEL", 3)
     engine = pw.Engine()
     run = LocalRun(tmp_path, partitions=3, seed=5, sharing=sharing)
     run.change(STREAM, *QUERIES)
@@ -295,8 +295,8 @@ def test_many_trees_answer_as_the_engine(
 
 
 def test_rebuilt_buckets_are_those_that_were_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their results and all that is written of them, while queries of some trees come and go."""
-    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", 3)
+    """Their results and all that is written of them, while queries of some families come and go."""
+    monkeypatch.setattr(family_pages, "PAGES_PER_LEVEL", 3)
     runs = [LocalRun(tmp_path / "kept"), LocalRun(tmp_path / "rebuilt", forgetful=True)]
     changes = {
         0: [STREAM, *QUERIES],
@@ -322,7 +322,7 @@ def test_rebuilt_buckets_are_those_that_were_kept(tmp_path: Path, monkeypatch: p
         assert kept.keys() == rebuilt.keys()
         for key, head in kept.items():
             assert head.body == rebuilt[key].body
-            # Not their sizes: a tree of stage 1 that has met a NULL counts more than one that is fresh.
+            # Not their sizes: a family of stage 1 that has met a NULL counts more than one that is fresh.
             assert [page.to_list()[:4] for page in head.pages] == [page.to_list()[:4] for page in rebuilt[key].pages]
     assert heard > 10
 
@@ -330,7 +330,7 @@ def test_rebuilt_buckets_are_those_that_were_kept(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("forgetful", "together"), soaking(product([False, True], repeat=2), now=[(False, True), (True, False)])
 )
-def test_a_tree_that_comes_again_knows_nothing_of_before(forgetful: bool, together: bool, tmp_path: Path) -> None:
+def test_a_family_that_comes_again_knows_nothing_of_before(forgetful: bool, together: bool, tmp_path: Path) -> None:
     """It says nothing of windows whose rows it has not all seen, and others go on. `together`: in the same change."""
     run = LocalRun(tmp_path, forgetful=forgetful)
     window = "RANGE 10 SECONDS SLIDE 1 SECOND"
@@ -350,8 +350,8 @@ def test_a_tree_that_comes_again_knows_nothing_of_before(forgetful: bool, togeth
         for name, rows in push(run, [{"ts": second * SECOND, "k": "a", "w": 1, "v": 1}]).items():
             found[name] += [row | {"since": second} for row in rows]
         if second == 19:
-            first = stored_trees(run)
-        stored = stored_trees(run)
+            first = stored_families(run)
+        stored = stored_families(run)
         if second == 23 and not together:
             assert len(stored) == 2 and stored < first
     assert len(first) == len(stored) == 4 and len(first & stored) == 2
@@ -367,7 +367,7 @@ def test_a_tree_that_comes_again_knows_nothing_of_before(forgetful: bool, togeth
 
 @pytest.mark.parametrize("forgetful", [False, True])
 def test_a_query_that_joins_one_that_has_failed(forgetful: bool, tmp_path: Path) -> None:
-    """Stage 1 goes on folding for a query that has failed: both stages must cut its tree at the same edges."""
+    """Stage 1 goes on folding for a query that has failed: both stages must cut its family at the same edges."""
     run = LocalRun(tmp_path, forgetful=forgetful)
     window = "RANGE 5 SECONDS SLIDE 5 SECONDS"
     run.change(
@@ -392,7 +392,7 @@ def test_a_query_that_joins_one_that_has_failed(forgetful: bool, tmp_path: Path)
 
 @pytest.mark.parametrize("by", ["", "GROUP BY k"])
 def test_a_query_that_fails_while_it_joins(by: str, tmp_path: Path) -> None:
-    """Its first report is of slices that its tree holds for others: the micro-batch goes on without it."""
+    """Its first report is of slices that its family holds for others: the micro-batch goes on without it."""
     run = LocalRun(tmp_path)
     window = "RANGE 10 SECONDS SLIDE 5 SECONDS"
     run.change(STREAM, query("long", "RANGE 1 HOUR SLIDE 1 HOUR", by, "FRAIL(4e17 * v) AS f"), query("n", window, by))
@@ -411,7 +411,7 @@ def test_a_query_that_fails_while_it_joins(by: str, tmp_path: Path) -> None:
 # -- state -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_left_of_a_tree_that_is_gone_disappears(tmp_path: Path) -> None:
+def test_what_is_left_of_a_family_that_is_gone_disappears(tmp_path: Path) -> None:
     """Although pages that it shared with others are needed for long."""
     run, alone = LocalRun(tmp_path / "beside"), LocalRun(tmp_path / "alone")
     for each in (run, alone):
@@ -423,13 +423,13 @@ def test_what_is_left_of_a_tree_that_is_gone_disappears(tmp_path: Path) -> None:
         rows = random_rows(chance, 80, turn * 20)
         for each in (run, alone):
             push(each, rows)
-    assert stored_trees(run) == {version.queries["long"].tree, version.queries["large"].tree}
+    assert stored_families(run) == {version.queries["long"].family, version.queries["large"].family}
     assert bytes_stored(run) > bytes_stored(alone)
     run.change("DROP QUERY large")
     rows = random_rows(chance, 80, 200)
     for each in (run, alone):
         push(each, rows)
-    assert stored_trees(run) == {version.queries["long"].tree}
+    assert stored_families(run) == {version.queries["long"].family}
     assert bytes_stored(run) == bytes_stored(alone)
 
 
@@ -442,7 +442,7 @@ def test_merged_pages_do_not_outlive_their_slices_for_long(
     pages: int, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve pages of twelve micro-batches each would be as long as the window, and go all at once."""
-    monkeypatch.setattr(tree_pages, "PAGES_PER_LEVEL", pages)
+    monkeypatch.setattr(family_pages, "PAGES_PER_LEVEL", pages)
     run = LocalRun(tmp_path, partitions=1)
     run.change(STREAM, query("q", f"RANGE {seconds} SECONDS SLIDE 1 SECOND", "GROUP BY k"))
     chance, found = random.Random(1), []
@@ -453,7 +453,7 @@ def test_merged_pages_do_not_outlive_their_slices_for_long(
     assert max(held) < 2 * min(held)
 
 
-def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_path: Path, soak: bool) -> None:
+def test_a_family_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_path: Path, soak: bool) -> None:
     turns = 120 if soak else 60
 
     def kept(place: str, *queries: str) -> list[int]:
@@ -463,7 +463,7 @@ def test_a_tree_of_short_windows_keeps_little_beside_one_of_long_windows(tmp_pat
         for turn in range(turns):
             push(run, random_rows(chance, 40, turn * 10))
             found.append(sum(head.bytes_stored for head in heads(run).values()))
-        assert all(len(head.pages) < 5 * tree_pages.PAGES_PER_LEVEL for head in heads(run).values())
+        assert all(len(head.pages) < 5 * family_pages.PAGES_PER_LEVEL for head in heads(run).values())
         return found
 
     short = query("short", "RANGE 20 SECONDS SLIDE 1 SECOND", "WHERE v > 0 GROUP BY k")
