@@ -83,7 +83,7 @@ def test_the_shell_says_that_a_second_interrupt_has_broken_the_engine(monkeypatc
     shell.handle("SHOW STREAMS;")
     monkeypatch.undo()
     assert "left in the middle of a change" in errors.getvalue()
-    assert "nothing is in the middle" not in errors.getvalue()
+    assert "later ones were not begun" not in errors.getvalue()
 
 
 def test_a_run_does_not_call_a_broken_engine_answered(
