@@ -1,7 +1,7 @@
 """The shape of the source tree, and where it breaks the rules: `python tools/house.py`, a part of `make check`.
 
 The first line has the figures of src/panewise; each line below it names one breach. Imports for types alone count.
-`from package import module` counts as an import of both, because importing a module runs its package's `__init__`.
+`from package import module` counts as an import of both.
 Import cycles are refused in `papers` too.
 """
 

@@ -154,7 +154,7 @@ class StagesPlayer(Player):
         life.dropped = verb == "drop"
 
     def _micro_batch(self) -> None:
-        """Processes the letters that wait; what queries say in it goes to the spans in which they are."""
+        """Processes the messages that wait; what queries say in it goes to the spans in which they are."""
         self._resumed = False
         for name, table in self._run.run().items():
             life = self.lives[self._names[name]]

@@ -54,7 +54,8 @@ CALLS = {
 AIMS: dict[tuple[str, ...], int] = {
     (): 5,
     ("durable_log.py", "durable_files.py", "durable_note.py", "durability.py"): 3,
-    ("engine.py", "turns.py", "ledger.py", "hosted_query.py", "unread_results.py", "answers.py", "stream.py"): 2,
+    ("engine.py", "turns.py", "ledger.py", "hosted_query.py", "unread_results.py", "published_answers.py"): 1,
+    ("stream_calls.py", "statement_calls.py", "result_calls.py", "flusher.py", "pending_rows.py", "stream.py"): 2,
 }
 Rows = list[dict[str, Any]]
 

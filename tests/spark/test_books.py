@@ -82,7 +82,7 @@ def test_explanations_tell_the_trees_of_a_fragment() -> None:
         "on Spark:",
         "  fragment 1 over t answers a, b, c, d",
         "    the source is asked for: ts, k, w, v",
-        "    rows are folded per slice and `k`, `w` before the exchange, for 3 trees, partials merged in 2 buckets",
+        "    rows are folded per slice and `k`, `w` before the exchange, for 3 families, partials merged in 2 buckets",
         "      rows by `k`, `w`: a, d",
         "      rows where (1L < `v`) by `w`, `k`: b",
         "      rows by `k`, `w`, kept by two_stacks: c",

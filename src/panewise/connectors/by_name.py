@@ -24,7 +24,7 @@ SINKS = ("parquet", "json", "console")
 # Connectors that only Spark has.
 SPARK_ONLY = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "rate", "socket")
 DATAFRAME = "dataframe"  # connector of streams that are passed to a pipeline as DataFrames
-SPARK_SINKS = ("delta", "iceberg", "jdbc", "kafka", "kinesis", "memory", "orc", "postgresql")
+SPARK_SINKS = ("delta", "jdbc", "kafka", "memory", "postgresql")
 SPARK_OPTIONS = ("max_files_per_trigger",)  # options that Spark adds to sources that the engine has too
 
 

@@ -186,8 +186,7 @@ class Aggregation:
             pool = pools.get(self.arguments[i][0]) if self.arguments[i] else None
             columns.append(decoded(values, nulls, bound.encoding, bound.result_type, pool))
         if not columns:
-            # A query such as SELECT 1 with neither keys nor aggregates: only the row count says how many rows there
-            # are.
+            # A query such as SELECT 1 has neither keys nor aggregates. Only the row count gives the number of rows.
             return pa.RecordBatch.from_arrays([pa.nulls(len(fields[ROW_COUNT][0]))], names=["nothing"])
         return pa.RecordBatch.from_arrays(columns, schema=self.answer_schema)
 

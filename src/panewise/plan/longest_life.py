@@ -9,8 +9,7 @@ The rows of a report live until the next report replaces them.
     [RANGE 1 HOUR SLIDE 1 MINUTE]                   1 minute
 
 There is no such bound if rows of the answer end at unknown times (STRICT) or stay for ever. Golab 2006, sections 3.2
-and
-4.3, indexes the results of queries with these patterns by expiration.
+and 4.3, indexes the results of queries with these patterns by expiration.
 """
 
 from __future__ import annotations

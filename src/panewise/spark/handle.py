@@ -53,8 +53,8 @@ class Handle(FolderReader):
         self._inbox = Inbox(folder)
         self._checked_inbox = CheckedInbox(self._inbox, folder, pipeline.books, program)
         self._tables = TableBooks(folder, pipeline.books, program)
-        self._starter = QueryLauncher(pipeline, folder, self._identity, program, trigger, available_now)
-        self._query = SupervisedQuery(folder, self._starter.start)
+        self._launcher = QueryLauncher(pipeline, folder, self._identity, program, trigger, available_now)
+        self._query = SupervisedQuery(folder, self._launcher.start)
         self._threads: list[Feeder | IdleWatch] = []
 
     @property
@@ -73,7 +73,7 @@ class Handle(FolderReader):
     @property
     def delivered(self) -> Notice:
         """Notified after each micro-batch that this process has delivered."""
-        return self._starter.delivered
+        return self._launcher.delivered
 
     # -- starting and changing -----------------------------------------------------------------------------------
 
@@ -142,9 +142,9 @@ class Handle(FolderReader):
                 hint="create all streams before start, or use connectors for all of them",
             )
 
-    def check_new_sink(self, sink: SinkDefinition) -> None:
+    def prepare_new_sink(self, sink: SinkDefinition) -> None:
         """Prepares a sink before the query is halted for it, so that an error at its place stops nothing."""
-        self._starter.check_new_sink(sink)
+        self._launcher.prepare_new_sink(sink)
 
     def _start_threads(self) -> None:
         """Starts the threads that post rows of generators and punctuations of idle streams."""
@@ -186,7 +186,7 @@ class Handle(FolderReader):
             self._settle_archives()
 
     def _settle_archives(self) -> None:
-        self._starter.settle_archives(self.marks())
+        self._launcher.settle_archives()
 
     # -- telling it ----------------------------------------------------------------------------------------------
 

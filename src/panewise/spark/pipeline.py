@@ -200,8 +200,8 @@ class SparkPipeline:
         """Starts a run, or goes on from where the checkpoint was left; returns its handle.
 
         `trigger` is the least time between micro-batches, such as '5 seconds'. `available_now` processes what is there
-        and ends. Definitions that the checkpoint has and this pipeline does not go on. If a definition differs, the
-        start is refused; with `replace`, the definitions of this pipeline replace those of the checkpoint.
+        and ends. Definitions that only the checkpoint has stay. If a definition differs, the start is refused. With
+        `replace`, the definitions of this pipeline replace those of the checkpoint; those that it lacks are dropped.
         """
         from panewise.spark.handle import Handle
 

@@ -138,7 +138,7 @@ def _spread(fragment: Fragment, families: list[PlannedFamily], partitions: int |
     keys = ", ".join(to_spark_sql(key) for key in (families[0].shape.keys if len(families) == 1 else fragment.keys))
     folded = f"{selected} are folded per slice{f' and {keys}' if keys else ''} before the exchange"
     if len(families) > 1:
-        folded += f", for {len(families)} trees"
+        folded += f", for {len(families)} families"
     return f"{folded}, partials merged in {_many(partitions) if fragment.keys else 'one bucket'}"
 
 

@@ -127,7 +127,7 @@ class SparkStatements:
             kind.check(targets, self._pipeline.spark)
         check_against_sources([definition], self._books.catalog)
         if handle is not None and handle.active:
-            handle.check_new_sink(definition)
+            handle.prepare_new_sink(definition)
 
     def _make_archive(self, name: str, handle: Handle | None) -> None:
         """Makes the files of an archive if a run is active; otherwise checks only that they can be made at the start.

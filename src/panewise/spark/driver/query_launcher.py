@@ -28,7 +28,7 @@ from panewise.spark.program.reference import Reference
 from panewise.spark.program.version import Version
 from panewise.spark.sinks import sink_kinds
 from panewise.spark.stages.streaming_query import output_frame
-from panewise.spark.tasks.batch_progress import Marks, next_batch
+from panewise.spark.tasks.batch_progress import last_marks, next_batch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -124,7 +124,7 @@ class QueryLauncher:
                 kind.prepare(fresh, version.from_batch)
         write_prepared(self._folder, names.values())
 
-    def check_new_sink(self, sink: SinkDefinition) -> None:
+    def prepare_new_sink(self, sink: SinkDefinition) -> None:
         """Prepares a sink before the query is halted for it, so that an error at its place stops nothing."""
         version = self._program.newest
         if sink.source.lower() in version.queries:
@@ -132,13 +132,13 @@ class QueryLauncher:
             for kind, targets in sink_kinds([target], self._identity.id, _print_plainly):
                 kind.prepare(targets, next_batch(self._folder))
 
-    def settle_archives(self, marks: Marks) -> None:
-        """Archives the staged rows whose slot is not over yet; call when no query runs.
+    def settle_archives(self) -> None:
+        """Writes to archives what waits for the end of its slot; call when no query runs.
 
         Does nothing through Spark Connect, where the server has the files.
         """
         if self._program.newest.archives and not is_connect(self._pipeline.spark):
-            ArchiveWriter(self._reference(), self._retention_seconds).settle(marks)
+            ArchiveWriter(self._reference(), self._retention_seconds).settle(last_marks(self._folder))
 
     @property
     def _retention_seconds(self) -> float:

@@ -89,9 +89,8 @@ class Program:
     catalog: Catalog = field(default_factory=Catalog)
     made: MadeQueries = field(default_factory=MadeQueries)
     _numbers: dict[Placement, int] = field(default_factory=dict)  # numbers of fragments
-    _newest: dict[tuple[int, FamilyShape], int] = field(
-        default_factory=dict
-    )  # number of the last family of each fragment and shape
+    # By fragment and shape: the number of the last family.
+    _newest: dict[tuple[int, FamilyShape], int] = field(default_factory=dict)
     _selections: dict[Expression | None, int] = field(default_factory=dict)
     _stream_keys: dict[str, str] = field(default_factory=dict)  # by name
 

@@ -2,10 +2,9 @@
 
 Through confluent-kafka, exactly once for readers with `isolation.level = read_committed`:
 
-    1  Note where each topic ends, and the batch's number, as committed offsets of a consumer group of the checkpoint. 2
-    Write the batch's messages for all sinks of the cluster in one transaction; each message has the batch in a header.
-    3  If a batch is repeated, search from the noted offsets for a message with its header. One message is enough,
-    because
+    1  Note where each topic ends, and the batch's number, as committed offsets of a consumer group of the checkpoint.
+    2  Write the batch's messages for all sinks of the cluster in one transaction, each with the batch in a header.
+    3  If a batch is repeated, search from the noted offsets for a message with its header. One is enough, because
        transactions are atomic: if there is one, the batch is skipped; otherwise step 2 runs again.
 
 The transactional id is fixed by checkpoint and cluster. So a new producer ends the open transaction of a dead one

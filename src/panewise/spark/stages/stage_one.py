@@ -172,9 +172,8 @@ class StreamTask:
         self._keep_late = dict(options).get("late") == "keep"
         marks = task.marks.of(stream)
         self._watermark = marks.watermark(definition.delay_us)
-        self.extent = extent_of(task.marks, stream).put_together(
-            extent or Extent()
-        )  # how far the stream has come, in the view of this task
+        # How far the stream has come, in the view of this task.
+        self.extent = extent_of(task.marks, stream).put_together(extent or Extent())
         self._limit = limit_of(program, version, task.marks, stream, task.clock())
         self._intakes: dict[tuple[str, ...], Intake] = {}
         self._fragments = program.fragments_over(version, stream)

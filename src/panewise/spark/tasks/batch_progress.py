@@ -22,7 +22,7 @@ KEPT = 50  # micro-batches whose marks are kept, for people to see; a restart ne
 @dataclass
 class StreamMarks:
     """How far a stream has come: `greatest` and `oldest` are the greatest and the least timestamp of its rows, `floor`
-    is the last punctuation, and `late_behind` is how far the latest row was behind `greatest`, in microseconds."""
+    is the greatest punctuation, and `late_behind` is how far the latest row was behind `greatest`, in microseconds."""
 
     greatest: int | None = None
     floor: int | None = None

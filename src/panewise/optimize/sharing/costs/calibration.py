@@ -1,12 +1,10 @@
 """The cost of operations on this machine, in nanoseconds: measured once and kept in the user's cache folder.
 
-    calibrated()    the kept figures if they are of this machine and these versions; otherwise measures them, which
-    takes
-                    a few seconds, and keeps them
+    calibrated()    the kept figures if they are of this machine and these versions; otherwise measures them, in a
+                    few seconds, and keeps them
     load()          the kept figures, or None. It never measures, so that a first query does not wait
-    shipped()       figures that were measured for this release, on one core of a shared server with an Intel Xeon of
-    2.3
-                    GHz. They rank techniques sensibly on any machine, and predict times on that one
+    shipped()       figures that were measured for this release, on one core of a shared server with an Intel Xeon
+                    of 2.3 GHz. They rank techniques sensibly on any machine, and predict times on that one
 
 The file is `calibration-<digest of the machine>.json` in `$XDG_CACHE_HOME/panewise` or `~/.cache/panewise`, on macOS in
 `~/Library/Caches/panewise`, on Windows in `%LOCALAPPDATA%\\panewise`. Machines that share a home folder have a file

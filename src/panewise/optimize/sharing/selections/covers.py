@@ -2,10 +2,9 @@
 
 A selection needs no states of its own if its rows are exactly one of these:
 
-    a disjoint cover       the union of kept selections without common rows      for any state that combines
-    a cover                the union of kept selections                          if repeated rows do not change the
-    state a disjoint supercover  a kept selection minus a disjoint cover of the rest   if states can be subtracted
-    exactly
+    a disjoint cover       the union of kept selections without common rows      any state that combines
+    a cover                the union of kept selections                          states that repeated rows do not change
+    a disjoint supercover  a kept selection minus a disjoint cover of the rest   states that can be subtracted exactly
 
 Invariant: for every possible row, including NULLs and NaN, the union of the added minus the subtracted selections is
 the wanted one. The added are disjoint unless the state is duplicate-insensitive. The subtracted are disjoint and within
