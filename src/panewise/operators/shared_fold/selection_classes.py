@@ -8,7 +8,8 @@ are. Otherwise every clause is evaluated for all rows, and the answers are the b
     many values     row -> one bit per clause  -> class
 
 If a clause keeps exactly the rows that some others keep together (`optimize.sharing.selections.covers`), it is not
-evaluated: its bit is the union of theirs. Classes never change during the life of the object; new ones are added as rows need them.
+evaluated: its bit is the union of theirs. Classes never change during the life of the object; new ones are added as
+rows need them.
 
 >>> from panewise.language.expressions import ColumnRef, Literal
 >>> from panewise.language.functions import resolve
