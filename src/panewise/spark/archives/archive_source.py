@@ -9,10 +9,10 @@ kept. `columns` ('host, bytes') reads only these columns, because Spark does not
 gives rows as Arrow batches. `archive_frame.py` reads with Spark's own Parquet reader, and is faster on local disks.
 
 Filters choose files by the manifest when a query is planned, and row groups by their footers in the tasks
-(`archive_filters.py`). But Spark 4.3 keeps pushed filters with the *frame*, for all its readers: after `frame.where("a
-= 1")` a `frame.count()` counts only those rows, and both sides of a self-join get the filters of one. So filters are
-taken only if Spark keeps scans apart, or if the caller promises with `single_use` that the frame is used once and in
-one query. Otherwise Spark filters all rows, and the answer is right.
+(`archive_filters.py`). But Spark 4.3 keeps pushed filters with the *frame*, for all its readers: after
+`frame.where(...)` a `frame.count()` counts only those rows, and both sides of a self-join get the filters of one. So
+filters are taken only if Spark keeps scans apart, or if the caller promises with `single_use` that the frame is used
+once and in one query. Otherwise Spark filters all rows, and the answer is right.
 
 Invariant: a query reads one committed version, the newest when the frame was first planned. Its tasks get the names of
 the files and read no manifest. A task that begins later than the writer's grace period after a newer version may not
