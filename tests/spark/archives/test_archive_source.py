@@ -315,7 +315,7 @@ def test_columns_and_schemas_of_the_caller(archive: Archive) -> None:
         ArchiveSource({"path": place(archive)}).reader(StructType().add("host", LongType()))
     with pytest.raises(ArchiveError, match="there is no archive in"):
         ArchiveSource({"path": place(archive) + "/data"}).schema()
-    with pytest.raises(ArchiveError, match="not said"):
+    with pytest.raises(ArchiveError, match="none is given"):
         ArchiveSource({}).schema()
 
 
