@@ -263,12 +263,13 @@ class GroupTable:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         nulls = snapshot["nulls"]
-        words = snapshot["words"].reshape(len(self.types), len(nulls))
+        words = snapshot["words"].reshape(len(self.types), len(nulls)).copy()
         for i, (pool, strings) in enumerate(zip(self._pools, snapshot["strings"], strict=True)):
             if pool is not None and strings is not None:
                 pool.load(strings.column(0))
             elif pool is not None:  # An earlier panewise wrote the digits of a wide DECIMAL, as far as a word has room.
                 digits = decoded(words[i], None, feed_of(self.types[i]), self.types[i], None)
-                words[i] = encoded(digits.cast(pa.string()), Feed.CODE, pool).values
+                codes = encoded(digits.cast(pa.string()), Feed.CODE, pool).values
+                words[i] = np.where((nulls >> i) & 1 == 1, 0, codes)
         if self.types:
             self._load(words, nulls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import panewise as pw
 from tests.now_or_soak import soaking
 from tests.soak.beside_and_alone import play, problem_of
 from tests.soak.life_scripts import ScriptWriter, shrunk, told
@@ -48,6 +49,38 @@ def test_restore_of_a_total_in_mid_stream_knows_the_report_before_its_first() ->
     steps: tuple[Step, ...] = (("push", "t", rows), ("create", "q"), ("advance", "t", 20 * SECOND))
     delayed = STREAM.replace("b BOOLEAN)", "b BOOLEAN, WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS)")
     assert problem_of(Script(setup={"t": delayed}, queries={"q": Query("q", text, ("t",))}, steps=steps)) is None
+
+
+def test_restore_of_a_total_with_having_begins_as_early_as_it_can() -> None:
+    """HAVING drops most reports, of which the first that is left says nothing."""
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT) WITH (epoch = 'microseconds')")
+    text = "SELECT RSTREAM RESTORE SUM(v) AS s FROM t [RANGE 2 SECONDS SLIDE 2 SECONDS] HAVING SUM(v) > 10"
+    engine.execute(f"CREATE QUERY early AS {text}")
+    engine.push("t", [{"ts": at * SECOND, "v": 1} for at in range(5)])
+    engine.execute(f"CREATE QUERY late AS {text}")
+    # Sums above 10 come and go between two reports, none of which shows one.
+    engine.push("t", [{"ts": at * SECOND + offset, "v": v} for at in range(5, 20) for offset, v in ((0, 20), (9, -20))])
+    engine.advance("t", 30 * SECOND)
+    early, late = (engine.results(name).to_pylist() for name in ("early", "late"))
+    assert late
+    assert late == [row for row in early if row["window_end"] >= late[0]["window_end"]]
+    assert late[0]["window_end"].timestamp() <= 10
+
+
+def test_rows_older_than_all_present_ones_may_still_come() -> None:
+    engine = pw.Engine()
+    engine.execute(
+        "CREATE STREAM t (ts TIMESTAMP, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 30 SECONDS) "
+        "WITH (epoch = 'microseconds')"
+    )
+    engine.execute("CREATE QUERY a AS SELECT SUM(v) AS s FROM t [RANGE 5 SECONDS SLIDE 3 SECONDS]")
+    engine.push("t", {"ts": SECOND, "v": 8})
+    engine.stats()
+    engine.execute("CREATE QUERY b AS SELECT SUM(v) AS s FROM t [RANGE 2 SECONDS SLIDE 1 SECOND]")
+    engine.push("t", {"ts": 0, "v": 7})
+    engine.advance("t", 5 * SECOND)
+    assert engine.results("b")["s"].to_pylist()[:3] == [7, 15, 8]
 
 
 def script_of(before: list[str], later: list[str]) -> Script:

@@ -131,6 +131,10 @@ class FamilyConsumer(QueryConsumer):
         # have been read and forgotten.
         return None if apart or not self._results.reaches_back(member) else member
 
+    def begins_as_alone(self, name: str) -> bool:
+        """Whether a query begins no later than it would alone; otherwise it begins behind the newest row."""
+        return self._leads.covers(self._followers.member_of.get(name, name))
+
     def goes_on(self, name: str, since: int) -> None:
         """An ungrouped query that was created in mid-stream and sees rows from `since` on begins with its first whole
         window, even if that is empty: rows that have passed would have begun its reports before."""

@@ -88,6 +88,7 @@ class Leads:
         self._channel = channel
         self._shared = shared
         self._leads: list[Lead] = []
+        self._uncovered: set[str] = set()  # members that begin at the cut, because there were too many leads
 
     def cover(self, name: str) -> None:
         """A member has joined the family: a lead answers its whole windows that begin before the cut."""
@@ -98,17 +99,22 @@ class Leads:
             return  # Rows are not kept, or the watermark has passed every row that the family has folded.
         if cadence.range is None or channel.held_from is None or shared.watermark == INT64_MIN:
             return
-        # Alone it would begin with the windows of all rows, if the watermark has passed none.
-        oldest = int(channel.recent().times.min()) if since is None else INT64_MIN
+        # Alone it would begin with the windows of all rows, if the watermark has passed none; more may come behind it.
+        oldest = channel.watermark if since is None else INT64_MIN
         if first_candidate(cadence, since, oldest) > member.reported:
             return
         lead = self._leads[-1] if self._leads else None
         if lead is None or lead.begun or lead.moment != channel.moment:
             if len(self._leads) == LEADS_MOST:
+                self._uncovered.add(name)
                 return
             lead = Lead(shared, since, channel.moment, channel.recent())
             self._leads.append(lead)
         lead.add(name, member.reported)
+
+    def covers(self, name: str) -> bool:
+        """Whether a member begins no later than it would alone."""
+        return name not in self._uncovered
 
     def note(self, first: dict[str, int]) -> None:
         """Sets the first reports of members of an ungrouped family."""
@@ -140,6 +146,7 @@ class Leads:
     def drop(self, name: str) -> None:
         for lead in self._leads:
             lead.drop(name)
+        self._uncovered.discard(name)
         self._leads = [lead for lead in self._leads if lead.until]
 
     def next_due(self, otherwise: int) -> int:

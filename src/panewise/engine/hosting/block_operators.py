@@ -65,7 +65,8 @@ def _restored(query: HostedQuery, held_from: int | None) -> RestoredOperator:
     begins = NEVER
     if held_from is not None and window.range_us is not None:
         begins = held_from + window.range_us + window.offset_us - 1
-    is_total = block.aggregate is not None and not aggregation_of(block).keys
+    # HAVING drops reports, so that the first one that is left says nothing of when reports began.
+    is_total = block.aggregate is not None and not aggregation_of(block).keys and block.having is None
     restore = Restore(block.emission, items_of(block), window, begins, is_total)
     schema = block.source_schema
     if block.aggregate is None:

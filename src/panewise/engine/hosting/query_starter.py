@@ -123,9 +123,11 @@ class QueryStarter:
         """An aggregate over a window with SLIDE."""
         query, channel, history, fails = self._over_one_input(name, node, silent=False)
         held_from = channel.missed_before
+        family, runs = self._families.join(query, node, channel, history)
+        if not family.begins_as_alone(name) and channel.newest is not None:
+            held_from = channel.newest + 1
         if held_from is not None:
             query.count_not_all()
-        family, runs = self._families.join(query, node, channel, history)
         if not runs.with_past:
             query.begin_whole_from(whole_from(node.block, held_from), held_from is not None and node.shape.counts_rows)
         self._register(query, family)

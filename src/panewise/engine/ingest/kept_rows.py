@@ -119,4 +119,5 @@ class KeptBadRows:
 
     def restore(self, count: int, kept: Iterable[Iterable[str]]) -> None:
         self.count = count
+        self.remarks.forget(count)
         self._rows.extend((row, reason) for row, reason in kept)

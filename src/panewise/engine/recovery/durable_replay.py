@@ -67,7 +67,7 @@ def replay(books: Books, statements: StatementRunner, records: Iterable[LogRecor
     if differences:
         warnings.warn(
             f"the log was replayed, and {differences} time(s) a query had another number of results than it "
-            "handed out before: it has failed, or was dropped",
+            "handed out before: it has failed, was dropped, or was answered by an earlier version",
             DurabilityWarning,
             stacklevel=5,
         )

@@ -302,7 +302,7 @@ class Family:
 
     def step_to(self, watermark: int, most: int) -> int:
         """The furthest point up to a watermark by which at most `most` reports are due, or else the next report."""
-        return self._members.step_to(self.watermark, watermark, most, self.store.rows_span)
+        return self._members.step_to(self.watermark, watermark, most, lambda: self.store.rows_span)
 
     def empty_batch(self, member: Member, ends: Ints) -> pa.RecordBatch | None:
         """The reports of an ungrouped query over empty windows that end at these points; None if HAVING drops them."""

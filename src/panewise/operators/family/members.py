@@ -6,7 +6,7 @@ ledgers keep arrays by them. A member of an ungrouped family waits until its rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from panewise.arrays import INT64_MAX, INT64_MIN, Ints
@@ -16,6 +16,8 @@ from panewise.operators.query_shapes import Shapes
 from panewise.plan.aggregation import Aggregation, StateKey
 from panewise.slicing.pairs import Cadence
 from panewise.slicing.window_set import WindowSet
+
+RowsSpan = Callable[[], tuple[int, int] | None]
 
 
 class Members:
@@ -160,7 +162,7 @@ class Members:
 
     # -- how many reports are due --------------------------------------------------------------------------------
 
-    def step_to(self, reached: int, watermark: int, most: int, rows_span: tuple[int, int] | None) -> int:
+    def step_to(self, reached: int, watermark: int, most: int, rows_span: RowsSpan) -> int:
         """The furthest point up to a watermark at which at most `most` reports are due, from `reached` on.
 
         If the next point with due reports has more, that point. `rows_span`: where the slices held begin and end.
@@ -169,7 +171,7 @@ class Members:
         # The search below is for long steps, which are rare.
         if slide is None or ((watermark - reached) // slide + 1) * len(self.by_name) <= most:
             return watermark
-        span = rows_span or (watermark, watermark)
+        span = rows_span() or (watermark, watermark)
 
         def is_few(point: int) -> bool:
             return self.schedule.due_count(reached, point, span) <= most

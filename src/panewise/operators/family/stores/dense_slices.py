@@ -237,7 +237,8 @@ class DenseSlices(SliceStore):
         """Makes room for more groups in every slice."""
         self.discard_trees()
         old = self.width
-        self.width = self.open.width = width
+        self.width = width
+        self.open.widen(width)
         for key, matrix in self.matrices.items():
             wider = matrix_of(key.kind, self.open.slots)
             for new, held in ((wider.ints, matrix.ints), (wider.floats, matrix.floats)):
