@@ -70,6 +70,9 @@ def judge(case: Case, beside: Life, witnesses: dict[str, Life], seed: int) -> No
         state = None
     try:
         judged = Judge(query, case.first, case.settled, always, state)
+        if query.own_past and not case.first and not alone.refused and not always.refused:
+            judged.between(beside, alone)  # alone there was no bucket that had kept the rows behind the watermark
+            return
         judged.compare(beside, alone)
         if case.is_always_there and not alone.refused:
             judged.same(alone, "in the stages")

@@ -68,6 +68,17 @@ class Judge:
             found, wanted = ours.get(instant, Counter()), theirs.get(instant, Counter())
             assert close(found, wanted), f"alone, at {instant}, and not {how}: {_difference(found, wanted)}"
 
+    def between(self, beside: Life, alone: Life) -> None:
+        """Of a query whose results are single rows: beside others it may begin with earlier ones, which are right."""
+        for ours, theirs, always in zip(beside.spans, alone.spans, self.always.spans, strict=True):
+            for instant in sorted(set(ours) | set(theirs)):
+                found, wanted = ours.get(instant, Counter()), theirs.get(instant, Counter())
+                assert _within(wanted, found), f"beside others, at {instant}: {_difference(found, wanted)}"
+                known = always.get(instant, Counter())
+                assert _within(found, known) or self._adds_up, (
+                    f"beside others, at {instant}: {_difference(found, known)}"
+                )
+
     # -- what was said -------------------------------------------------------------------------------------------------
 
     def _right(self, life: Life, who: str) -> None:
