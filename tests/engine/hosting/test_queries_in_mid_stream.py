@@ -154,3 +154,21 @@ def test_where_only_the_watermark_has_moved_nothing_was_missed(beside: bool) -> 
     engine.execute("CREATE QUERY all_of_them AS SELECT COUNT(*) AS t FROM s [UNBOUNDED SLIDE 1 SECOND]")
     engine.push("s", rows(11.5, 12.5, 13.5))
     assert by_end(engine, "q") == by_end(engine, "all_of_them") == {12: 1, 13: 2}
+
+
+@pytest.mark.parametrize("beside", ["RANGE 10 SECONDS SLIDE 3 SECONDS", "RANGE 10 SECONDS SLIDE 5 SECONDS", ""])
+def test_rows_that_where_drops_begin_an_ungrouped_query_beside_others_too(beside: str) -> None:
+    engine = pw.Engine()
+    engine.execute(
+        "CREATE STREAM t (ts TIMESTAMP, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS) "
+        "WITH (epoch = 'microseconds')"
+    )
+    if beside:
+        engine.execute(f"CREATE QUERY other AS SELECT MAX(v) AS x FROM t [{beside}] WHERE v > 2")
+    engine.push("t", [{"ts": 482_000_000, "v": 0}, {"ts": 505_000_000, "v": 1}])
+    engine.stats()
+    window = "RANGE 5 SECONDS SLIDE 7 SECONDS OFFSET 3 SECONDS"
+    engine.execute(f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM t [{window}] WHERE v > 2")
+    engine.advance("t", 530_000_000)
+    ends = [row["window_end"].timestamp() for row in engine.results("q").to_pylist()]
+    assert ends == [511, 518, 525]

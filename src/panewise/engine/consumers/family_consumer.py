@@ -114,6 +114,7 @@ class FamilyConsumer(QueryConsumer):
         if member is None:
             self.family.add(name, aggregation, cadence, self.channel.cut)
             self._leads.cover(name)
+            self._leads.note_recent(name)
             self._followers.lead(name, meaning)
         self._followers.follow(name, member or name)
         self._results.connect(query, aggregation, finish, apart)

@@ -22,7 +22,7 @@ from typing import Any
 from panewise.arrays import INT64_MIN
 from panewise.engine.channels.channel import Channel
 from panewise.operators.family.family import Family
-from panewise.operators.family.first_reports import first_candidate
+from panewise.operators.family.first_reports import first_candidate, first_showing
 from panewise.operators.reports import Piece
 from panewise.operators.row_batch import Rows
 
@@ -111,6 +111,16 @@ class Leads:
             lead = Lead(shared, since, channel.moment, channel.recent())
             self._leads.append(lead)
         lead.add(name, member.reported)
+
+    def note_recent(self, name: str) -> None:
+        """Rows that the watermark has not passed begin the reports of an ungrouped member, even if WHERE drops them."""
+        shared = self._shared
+        if shared.keys or not shared.timed or not len(times := self._channel.recent().times):
+            return
+        member = shared.members[name]
+        shown = first_showing(member.cadence, member.held_from, times, int(times.min()), int(times.max()))
+        if shown is not None:
+            shared.note({name: shown})
 
     def covers(self, name: str) -> bool:
         """Whether a member begins no later than it would alone."""
