@@ -1,4 +1,4 @@
-// Rows as a table; numbers stand at the right.
+// Rows as a table; numbers are aligned right.
 
 import { element } from "./dom.js";
 import { cell, digitsFor } from "./format.js";
@@ -16,7 +16,7 @@ export function answerTable(columns, rows) {
   return element("table", {}, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, lines));
 }
 
-/** A part that scrolls by itself, by keyboard too. */
+/** A region that scrolls separately, also by keyboard. */
 export function scrolling(label, node) {
   return element("div", { class: "scroll tall", role: "region", tabindex: "0", "aria-label": label }, node);
 }

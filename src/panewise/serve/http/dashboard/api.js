@@ -1,5 +1,5 @@
-// Requests to the server that served the page, with the token of this tab. A refusal is an ApiError with what the
-// server says; a server that cannot be reached is an Unreachable.
+// Requests to the server that served the page, with the token of this tab. If the server refuses a request, an ApiError
+// holds its message. If the server cannot be reached, Unreachable is thrown.
 
 const TOKEN_KEY = "panewise.token";
 let refused = () => {};
@@ -25,7 +25,7 @@ export function useToken(text) {
   else sessionStorage.removeItem(TOKEN_KEY);
 }
 
-/** `listener` is called whenever the server wants a token, or another one. */
+/** `listener` is called whenever the server answers 401: the token is missing or wrong. */
 export function onRefused(listener) {
   refused = listener;
 }
@@ -49,7 +49,7 @@ async function request(method, path, body) {
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
-      // A server that hangs is as good as none, and the next poll asks again.
+      // A server that hangs counts as unreachable; the next poll asks again.
       signal: AbortSignal.timeout(method === "GET" ? 10_000 : 60_000),
     });
   } catch (error) {
@@ -66,7 +66,7 @@ async function problemOf(response) {
     const { error } = await response.json();
     if (error?.message) return error;
   } catch {
-    // A proxy in between may answer with something else than JSON.
+    // The answer of a proxy may not be JSON.
   }
   return { message: `the server answered ${response.status} ${response.statusText}` };
 }

@@ -1,7 +1,7 @@
-// A line chart by hand: a line for each group over event time, with a cursor that mouse and arrow keys move.
+// A line chart without a library: a line for each group over event time. Mouse and arrow keys move the cursor.
 //
-// The drawing is hidden from screen readers. What they get is a slider whose positions are the instants and whose
-// value is the text that the tooltip shows, and a sentence that sums the chart up.
+// The drawing is hidden from screen readers. They get a slider, whose positions are the instants and whose value is
+// the tooltip's text, and a sentence that summarizes the chart.
 
 import { element, setAttribute, svg } from "./dom.js";
 import { clock, digitsFor, plain } from "./format.js";
@@ -37,7 +37,7 @@ export class Chart {
     );
     this.instants = [];
     this.lines = [];
-    this.cursor = null; // the instant pointed at, which stays the same one while the chart moves on
+    this.cursor = null; // the selected instant, kept while the chart moves on
   }
 
   clear() {
@@ -45,7 +45,10 @@ export class Chart {
     this.show([], [], { timed: true, label: "" });
   }
 
-  /** `instants` in ms, `lines` as {group, colour, values}, values by instant, NaN for none, which is a gap or not. */
+  /**
+   * `instants` are in ms. A line is {group, colour, values}, with a value for each instant or NaN. `joinsGaps` draws
+   * lines across NaN.
+   */
   show(instants, lines, { timed, label, joinsGaps = false }) {
     Object.assign(this, { instants, lines, timed, label, joinsGaps });
     this.draw();
@@ -87,7 +90,7 @@ export class Chart {
     ]);
     const texts = this.timed ? timeTicks(this.instants[0], this.instants.at(-1), Math.max(2, width / 130)) : [];
     const columns = texts.map(({ at, text }) => {
-      // A text at the brink is anchored inwards, so that it is never cut off.
+      // A text near the right edge ends at its tick, so that it is not cut off.
       const x = this.x(at);
       const anchor = x > width - 40 ? "end" : "middle";
       return svg("text", { class: "tick", x, y: floor + 19, "text-anchor": anchor }, text);
@@ -106,7 +109,7 @@ export class Chart {
         return;
       }
       const place = `${this.x(this.instants[index]).toFixed(1)} ${this.y(value).toFixed(1)}`;
-      // A point between two gaps would be invisible as a line of no length.
+      // A point between two gaps needs a dot: a line of no length is invisible.
       if (!drawing && !this.joinsGaps && !Number.isFinite(values[index + 1])) alone += `M${place}h0`;
       else path += `${drawing ? "L" : "M"}${place}`;
       drawing = true;
@@ -153,7 +156,7 @@ export class Chart {
     this.tooltip.hidden = this.cursor === null || last < 0 || !this.x;
     const index = this.cursor === null ? last : this.indexOfCursor();
     setAttribute(this.node, "aria-valuenow", Math.max(0, index));
-    // Without a cursor the value stays a constant: a chart that moves must not speak.
+    // Without a cursor the value is constant, so that screen readers do not announce every update.
     setAttribute(this.node, "aria-valuetext", this.cursor === null ? this.restText() : this.textAt(index));
     if (this.tooltip.hidden) return;
     this.drawing.append(this.cursorAt(index));
@@ -209,7 +212,7 @@ export class Chart {
   }
 }
 
-/** What the chart shows, in a sentence. */
+/** A sentence that says what the chart shows. */
 export function summary(chart, label, left) {
   const { instants, lines, timed } = chart;
   if (!instants.length || !lines.length) return `No values of ${label} yet.`;

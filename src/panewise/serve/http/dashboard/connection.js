@@ -1,4 +1,4 @@
-// Says whether the server answers: a dot in the bar, and a banner when that changes.
+// Shows whether the server answers: a dot in the bar, and a banner when that changes.
 
 import { byId, setAttribute, setText } from "./dom.js";
 

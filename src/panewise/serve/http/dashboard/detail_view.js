@@ -1,4 +1,4 @@
-// One query: its chart by group, its last answer, how it runs, its statement, and what can be done to it.
+// One query: its chart by group, last answer, plan and statement, and buttons to suspend, resume or drop it.
 
 import { byId, element, setAttribute, setText } from "./dom.js";
 import { bytes, dayAndClock, digitsFor, NOTHING, plain, plural, rate, seconds, whole } from "./format.js";
@@ -15,7 +15,7 @@ const ASKED = "This query has no results to draw. It answers when it is asked, a
 const ANSWERS = { reports: "Last answer", changes: "Last change", lookup: "Answer now" };
 
 export class DetailView {
-  /** `act(action, name)` suspends, resumes or drops; `follow(name, column)` tells which column is drawn. */
+  /** `act(action, name)` suspends, resumes or drops; `follow(name, column)` is called when a column is chosen. */
   constructor(act, follow) {
     this.act = act;
     this.follow = follow;
@@ -34,7 +34,7 @@ export class DetailView {
     );
   }
 
-  /** Puts the frame of a query up; `showState` and `showAnswer` fill it. */
+  /** Builds the elements for a query; `showState` and `showAnswer` fill them. */
   open(query) {
     this.name = query.name;
     this.form = query.answers;
@@ -94,7 +94,7 @@ export class DetailView {
   showState(query) {
     if (query.name !== this.name) return;
     if (query.answers !== this.form) {
-      this.open(query); // made anew, as another kind
+      this.open(query); // created again, with another form
       return;
     }
     this.query = query;
@@ -168,7 +168,7 @@ export class DetailView {
     return left ? `${shown} · ${axis}` : axis;
   }
 
-  /** A group keeps its colour as long as it is drawn. */
+  /** Assigns colours. A group keeps its colour as long as it is drawn. */
   recolour(groups) {
     for (const group of [...this.colours.keys()]) if (!groups.includes(group)) this.colours.delete(group);
     for (const group of groups) {
@@ -228,7 +228,7 @@ export class DetailView {
       rows.slice(0, TABLE_ROWS_MAX).map(([, row]) => columns.map((index) => row[index])),
     );
     const region = panel.querySelector(".scroll");
-    // The region stays, so that it keeps its place and the focus while answers come.
+    // The region is reused, so that it keeps its scroll position and the focus.
     if (region) region.replaceChildren(table);
     else panel.replaceChildren(scrolling(ANSWERS[this.form] ?? ANSWERS.reports, table), element("p", { class: "note" }));
     const more = rows.length - TABLE_ROWS_MAX;

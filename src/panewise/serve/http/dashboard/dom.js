@@ -1,5 +1,5 @@
-// Elements without markup in strings: texts from the server are always text, never HTML. The page's
-// Content-Security-Policy forbids the rest (inline scripts, inline styles, and markup assigned from script).
+// Makes elements without parsing markup: texts from the server are always text, never HTML. The page's
+// Content-Security-Policy forbids inline scripts, inline styles, and markup assigned from script.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,7 +7,7 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** An HTML element. `attributes` with a function as value are listeners; false and null leave one out. */
+/** An HTML element. An attribute whose value is a function is a listener; one that is false or null is omitted. */
 export function element(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
@@ -26,7 +26,7 @@ function filled(node, attributes, children) {
   return node;
 }
 
-/** Changes a text only where it differs: live regions and selections stay quiet otherwise. */
+/** Changes a text only if it differs, so that live regions do not speak and selections stay. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -39,7 +39,7 @@ export function setAttribute(node, name, value) {
   }
 }
 
-/** Makes the rows of a table those of `keys`, in order, keeping the nodes (and the focus in them) that stay. */
+/** Makes the table's rows those of `keys`, in order. Rows that stay keep their nodes, and so the focus. */
 export function keyedRows(body, rows, keys, make) {
   for (const [key, row] of rows) {
     if (!keys.includes(key)) {

@@ -1,4 +1,4 @@
-// The strip of figures on top: what one sees from across the room.
+// The strip of figures at the top, legible from a distance.
 
 import { byId, element, setAttribute, setText } from "./dom.js";
 import { bytes, count, NOTHING, percent, plural, seconds, whole } from "./format.js";
@@ -42,7 +42,7 @@ export class Figures {
     this.set("aside", count(late + bad + shed), parts, bad + shed > 0);
   }
 
-  /** How far answers trail: on Spark, how old those of the last micro-batch are. */
+  /** The greatest lag of a stream; on Spark, the age of the last micro-batch's answers. */
   showLag(streams, pipeline) {
     if (pipeline) {
       setText(this.parts.get("lag").head, "Age of answers");
@@ -84,7 +84,7 @@ export function savedShare(weave) {
   return percent(Math.max(0, 1 - weave.cost_ns_per_second / weave.cost_alone_ns_per_second));
 }
 
-/** Bytes of state in all, and of rows that wait to be processed. */
+/** Bytes of all state, and bytes of pending rows. */
 export function stateBytes(stats) {
   const parts = [
     ...Object.values(stats.streams ?? {}),

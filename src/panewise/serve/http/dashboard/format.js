@@ -1,4 +1,4 @@
-// Numbers as people read them on a wall: three significant digits with a unit, aligned by tabular figures.
+// Numbers for reading at a distance: three significant digits with a unit.
 
 const COUNT_UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 const BYTE_UNITS = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
@@ -23,7 +23,7 @@ export function count(value) {
 
 const round = (value) => Number(value.toPrecision(3));
 
-/** All digits with thousands apart, for counts that somebody may want to compare: 9,568,256. */
+/** All digits, with thousands separators, for counts that may be compared: 9,568,256. */
 export function whole(value) {
   return isNumber(value) ? Math.round(value).toLocaleString("en-US") : NOTHING;
 }
@@ -36,7 +36,7 @@ export function bytes(value) {
   return `${Math.round(value)} B`;
 }
 
-/** Rates below one a second are told by the minute or the hour. */
+/** A rate; below one a second it is given by the minute or the hour. */
 export function rate(perSecond) {
   if (!isNumber(perSecond)) return NOTHING;
   if (perSecond === 0) return "0";
@@ -45,12 +45,12 @@ export function rate(perSecond) {
   return perSecond * 60 >= 0.995 ? `${count(perSecond * 60)}/min` : `${count(perSecond * 3600)}/h`;
 }
 
-/** The same for what is known exactly: 1, not 1.0. */
+/** A rate that is known exactly: 1, not 1.0. */
 export function exactRate(perSecond) {
   return rate(perSecond).replace(/\.0$/, "");
 }
 
-/** A span of seconds in its two greatest units at most: 14 ms, 2.0 s, 3 min 20 s, 2 h 5 min, 4 d. */
+/** A duration in its two greatest units at most: 14 ms, 2.0 s, 3 min 20 s, 2 h 5 min, 4 d. */
 export function seconds(value) {
   if (!isNumber(value)) return NOTHING;
   if (value < 0) return `−${seconds(-value)}`;
@@ -76,14 +76,14 @@ export function processorTime(nanoseconds) {
   return nanoseconds >= 1e3 ? `${count(nanoseconds / 1e3)} µs/s` : `${count(nanoseconds)} ns/s`;
 }
 
-/** 97 %, and never 100 % where something is left to do. */
+/** 97 %; a share below 1 is never shown as 100 %. */
 export function percent(share) {
   if (!isNumber(share)) return NOTHING;
   if (share > 0.99 && share < 1) return `${Math.min(99.9, Math.floor(share * 1000) / 10).toFixed(1)} %`;
   return `${Math.round(share * 100)} %`;
 }
 
-/** Milliseconds of an instant as the server writes it, with or without a zone; NaN where it is none. */
+/** The server's text of an instant, with or without a zone, or its microseconds, in ms; NaN if it is none. */
 export function instant(text) {
   if (typeof text === "number") return text / 1000;
   if (typeof text !== "string") return NaN;
@@ -107,7 +107,7 @@ export function plural(number, one, many = `${one}s`) {
   return `${whole(number)} ${number === 1 ? one : many}`;
 }
 
-/** A cell of an answer, by the type of its column; measured values with so many digits behind the point. */
+/** A cell's text, by its column's type. Floating-point values get `digits` decimals. */
 export function cell(value, type, digits = null) {
   if (value === null || value === undefined) return "NULL";
   if (type.startsWith("TIMESTAMP")) {
@@ -118,7 +118,7 @@ export function cell(value, type, digits = null) {
   return String(value);
 }
 
-/** A measured value, with as many digits as `digits` says or as its own size makes worth showing. */
+/** A number with `digits` decimals; if null, as many as suit its size. */
 export function plain(value, digits = null) {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
@@ -127,7 +127,7 @@ export function plain(value, digits = null) {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/** How many digits behind the point values in one column have, so that the points stand below each other. */
+/** The number of decimals for all values of a column, so that their points are aligned. */
 export function digitsFor(values) {
   const known = values.filter(Number.isFinite);
   if (known.every(Number.isInteger)) return 0;

@@ -1,7 +1,7 @@
-// What is known of one query: its last results by instant, which sparklines and charts are drawn from, and its answer.
-// An instant holds one row for each group. At most INSTANTS_MAX instants and ROWS_MAX rows are kept, so memory stays
-// bounded whatever a query sends. Results do not say that a report had no rows, so the answer is what a lookup gives; of
-// a query that tells changes only the last ones are shown.
+// One query's last results by instant, for sparklines and charts, and its answer. An instant holds one row for each
+// group. At most INSTANTS_MAX instants and ROWS_MAX rows are kept, so memory is bounded whatever a query sends. The
+// results do not show an empty report, so the answer comes from a lookup. For a change log only the last changes are
+// shown.
 
 import { instant } from "./format.js";
 
@@ -11,15 +11,15 @@ const NUMERIC = /^(INT|BIGINT|FLOAT|DOUBLE|DECIMAL)/;
 const WINDOW_COLUMNS = ["window_start", "window_end"];
 
 export class History {
-  /** `form`: whether results are whole "reports", "changes", or there are none and the query answers a "lookup". */
+  /** `form`: results are whole "reports" or "changes"; a query in mode "lookup" has no results. */
   constructor(statement, back, form) {
     this.statement = statement ?? "";
-    this.back = back; // rows of the past that were asked for
+    this.back = back; // number of past rows that were requested
     this.form = form;
     this.answer = null; // {rows, watermark, upTo, status}, or {rows: [], problem, upTo, status}
     this.next = null; // the number of the next row
-    this.seriesId = null; // what the number is of: another one where the query was created anew
-    this.columns = []; // nothing is known of them until the server's greeting
+    this.seriesId = null; // `next` counts rows of this series; a query that is created again has a new one
+    this.columns = []; // empty until the server's greeting
     this.timeColumn = -1;
     this.keyColumns = [];
     this.valueColumns = [];
@@ -74,7 +74,7 @@ export class History {
     this.rowsHeld += known.rows.size - before;
   }
 
-  /** The place of an instant, made where it is not there. Joined rows may come out of order by a little. */
+  /** The entry of an instant, inserted if missing. Joined rows may come slightly out of order. */
   placeOf(at) {
     let index = this.instants.length;
     while (index > 0 && this.instants[index - 1].at > at) index -= 1;
@@ -82,14 +82,14 @@ export class History {
     return this.instants[index - 1];
   }
 
-  /** Whether the answer was another one at `since` (as the figures write it), or in another status, than that here. */
+  /** Whether the answer here is older than `since` (in the format of the figures) or of another status. */
   isBehind(since, status) {
     return since !== null && !(this.answer?.status === status && this.answer.upTo >= since);
   }
 
-  /** What a lookup says, {columns, rows, watermark}, or the `problem` that it has, asked when `isBehind` was true. */
+  /** Stores a lookup's {columns, rows, watermark} or `problem`. Look up when `isBehind` is true. */
   answered({ columns, rows = [], watermark, problem }, since, status) {
-    // The figures write no T, and a fraction only where there is one: then their text is the beginning of this one.
+    // The figures write no T and no zero fraction, so that their text is a prefix of this one.
     const upTo = watermark?.replace("T", " ") ?? since;
     this.answer = { rows, watermark, problem, upTo, status };
     if (this.form === "lookup" && columns) this.greet(columns);
@@ -97,7 +97,7 @@ export class History {
     this.version += 1;
   }
 
-  /** No group has a value: lines end, and do not go on to the next one. Of such instants in a row the last is kept. */
+  /** Adds an instant without values, where lines end. Of several in a row only the last is kept. */
   breakOff(at) {
     const last = this.last();
     if (!last || at <= last.at) return;
@@ -105,20 +105,20 @@ export class History {
     else last.at = at;
   }
 
-  /** The answer as pairs of a group and its row; of a change log the last change of each group. */
+  /** The answer as pairs of a group and its row; for a change log, the `latest` rows. */
   current() {
     if (this.form === "changes") return [...this.latest()];
     return this.columns.length ? (this.answer?.rows ?? []).map((row) => [this.groupOf(row), row]) : [];
   }
 
-  /** The instant that `current` is of: the end of a window, or how far the query had come; NaN where none is known. */
+  /** The instant of `current`: the end of a window, or how far the query had come; NaN if unknown. */
   currentAt() {
     if (this.form === "changes") return this.timeColumn < 0 ? NaN : (this.last()?.at ?? NaN);
     const row = this.timeColumn < 0 ? null : this.answer?.rows[0];
     return instant(row ? row[this.timeColumn] : this.answer?.upTo);
   }
 
-  /** Several rows at one instant, and no GROUP BY: rows of a join or a selection are told apart by their texts. */
+  /** Groups rows by their text columns: for joins and selections, which have several rows at one instant. */
   regroup() {
     this.keyColumns = textColumns(this.columns);
     for (const known of this.instants) {
@@ -134,7 +134,7 @@ export class History {
     return this.instants.at(-1) ?? null;
   }
 
-  /** The last row of each group: that of the last instant, or the last known where groups change by turns. */
+  /** The rows of the last instant, by group; if groups change by turns, the last known row of each group. */
   latest() {
     if (!this.isByTurns()) return this.last()?.rows ?? new Map();
     const rows = new Map();
@@ -142,7 +142,7 @@ export class History {
     return rows;
   }
 
-  /** Whether an instant has rows of few groups only. A report has those of all. */
+  /** Whether an instant of a change log has, on average, rows of fewer than half of the groups. */
   isByTurns() {
     if (this.form !== "changes") return false;
     if (this.turnsVersion !== this.version) {
@@ -153,7 +153,7 @@ export class History {
     return this.byTurns;
   }
 
-  /** The value of a column in a row as a number; NaN where there is none. */
+  /** The value of a column in a row as a number; NaN if there is none. */
   static value(row, column) {
     const value = row?.[column];
     return value === null || value === undefined ? NaN : Number(value);
@@ -164,7 +164,7 @@ export class History {
     return found ?? this.valueColumns[0] ?? -1;
   }
 
-  /** Groups by their mean over what is kept, the greatest first: an order that does not jump with every answer. */
+  /** Groups by their mean over all kept instants, the greatest first, so that the order is stable. */
   ranking(column) {
     const found = new Map();
     for (const { rows } of this.instants) {
@@ -187,8 +187,8 @@ export class History {
 }
 
 /**
- * Which columns say the group: those that GROUP BY names, by their own name or by the expression behind an alias. A
- * statement without GROUP BY has one group; one whose GROUP BY names none of its columns is told apart by its texts.
+ * The columns that identify the group: those that GROUP BY names, by name or by the expression behind an alias. Without
+ * GROUP BY there is one group. If GROUP BY names no result column, the text columns identify the group.
  */
 export function keyColumns(columns, statement) {
   const clause = /\bGROUP\s+BY\s+([\s\S]+?)(?=\bHAVING\b|\bORDER\b|\bWITH\b|\bUNION\b|;|$)/i.exec(statement);
@@ -212,7 +212,7 @@ function textColumns(columns) {
   return columns.flatMap(({ type }, index) => (NUMERIC.test(type) || type.startsWith("TIMESTAMP") ? [] : [index]));
 }
 
-/** A list at its commas, those within parentheses aside. */
+/** Splits a list at its commas, except those within parentheses. */
 function splitList(text) {
   const parts = [""];
   let depth = 0;
@@ -225,7 +225,7 @@ function splitList(text) {
   return parts.map((part) => part.trim()).filter(Boolean);
 }
 
-/** A name without its table, quotes and case; an expression without its spaces. */
+/** A name in lower case without table and quotes, or an expression in lower case without spaces and quotes. */
 function bare(text) {
   const flat = text.replace(/["`\s]/g, "").toLowerCase();
   return /^[\w.]+$/.test(flat) ? flat.split(".").at(-1) : flat;

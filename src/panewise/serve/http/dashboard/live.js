@@ -1,31 +1,33 @@
-// Results of the queries that are in sight, over one WebSocket. What is wanted is a set of names; the difference to
-// what is subscribed goes to the server. After a lost connection every query goes on from its next number, so nothing
-// is drawn twice and nothing is left out that the server still holds.
+// Results of the visible queries, over one WebSocket. The difference between wanted and subscribed queries goes to the
+// server. After a lost connection every query goes on from its next row number: no row is drawn twice, and no row is
+// missed that the server still holds.
 
 import { token } from "./api.js";
 import { History } from "./history.js";
 
 const BACK_OFF_MS = [250, 500, 1000, 2000, 5000];
-// A tab that was asleep need not draw what nobody saw: further behind than this it goes on near the end.
+// A query that is further behind, such as after the tab was asleep, skips to near the end.
 const BEHIND_ROWS_MAX = 50_000;
-// A query that was just created may be unknown to the log of results for a moment; one that stays so is left alone.
+// The result log may not know a new query at first: subscribe this many times at most.
 const ATTEMPTS_MAX = 5;
 
 export class Live {
-  /** `describe(name)` gives {statement, results, answers} of a query; `changed(name)` is called after new rows, `ended(name)`
-   *  when the query was dropped. */
+  /**
+   * `describe(name)` returns {statement, results, answers} of a query. `changed(name)` is called after new rows,
+   * `ended(name)` when the query was dropped.
+   */
   constructor(describe, changed, ended) {
     this.describe = describe;
     this.changed = changed;
     this.ended = ended;
     this.histories = new Map();
-    this.wanted = new Map(); // name -> how many rows back
+    this.wanted = new Map(); // name -> number of past rows
     this.socket = null;
     this.failures = 0;
     this.timer = null;
   }
 
-  /** From now on rows of these queries are kept, `back` rows of the past included: a Map of name to back. */
+  /** Follows these queries only. `wanted` maps a name to the number of past rows to get. */
   want(wanted) {
     this.wanted = wanted;
     for (const name of [...this.histories.keys()]) if (!wanted.has(name)) this.leave(name);
@@ -40,7 +42,7 @@ export class Live {
     if (wanted.size && !this.socket && !this.timer) this.connect();
   }
 
-  /** Begins anew, with the token that holds now. */
+  /** Connects again at once, with the current token. */
   reconnect() {
     this.failures = 0;
     clearTimeout(this.timer);
@@ -49,7 +51,7 @@ export class Live {
     else if (this.wanted.size) this.connect();
   }
 
-  /** Asks again for what was refused; called now and then. */
+  /** Subscribes again where the server refused; call it regularly. */
   retry() {
     for (const [name, history] of this.histories) {
       if (!history.subscribed && history.attempts < ATTEMPTS_MAX) this.subscribe(name);
@@ -106,7 +108,7 @@ export class Live {
     const history = this.histories.get(name);
     if (!history) return;
     if (message.type === "hello") {
-      // Dropped and created anew while the connection was lost: what is drawn is of another query.
+      // The query was dropped and created again while the connection was lost: the drawn rows are obsolete.
       if (history.seriesId !== null && history.seriesId !== message.series) {
         history.forget();
         history.answer = null;
@@ -123,7 +125,7 @@ export class Live {
       this.ended(name);
       return;
     } else if (!history.greeted) {
-      return; // still of a subscription that was given up
+      return; // from a cancelled subscription
     } else if (message.type === "rows") {
       history.append(message.rows, message.next);
       if (this.describe(name).results - message.next > BEHIND_ROWS_MAX + history.back) this.skip(name, history);

@@ -1,6 +1,6 @@
-// The dashboard: polls the figures once a second, asks for the catalog and the weave when they may have changed, and
-// follows live only the results of the queries that are in sight. Those it looks up when their last report is another
-// one. With a thousand queries that is one request a second, at most sixteen lookups, and one WebSocket.
+// The dashboard: polls the figures once a second, and the catalog and the weave when they may have changed. It follows
+// only visible queries, and looks one up after a new report. With a thousand queries that is one request a second, at
+// most sixteen lookups, and one WebSocket.
 
 import { ApiError, get, post, queryPath, remove, Unreachable } from "./api.js";
 import { Connection } from "./connection.js";
@@ -30,13 +30,13 @@ class Dashboard {
     this.polls = 0;
     this.chosen = null;
     this.sighted = [];
-    this.columns = new Map(); // which column of a query is drawn
+    this.columns = new Map(); // query -> column that is drawn
     this.rates = new Rates(); // of results, by query
     this.rowRates = new Rates(); // of rows, by stream
     this.live = new Live(
       (name) => this.describe(name),
       (name) => this.dirty.add(name),
-      // A query of that name may exist again, with another statement.
+      // Reload the catalog: the name may exist again, with another statement.
       () => (this.names = null),
     );
     this.dirty = new Set();
@@ -67,7 +67,7 @@ class Dashboard {
     return this.polling;
   }
 
-  /** A poll that begins now: one that is under way may have been answered before what was just done. */
+  /** Starts a new poll: the answer of a running one may be older than the last action. */
   async pollAnew() {
     await this.polling;
     await this.poll();
@@ -75,7 +75,7 @@ class Dashboard {
 
   async pollOnce() {
     try {
-      // The first time it is clear that both are wanted.
+      // The first poll needs both.
       const [stats, catalog] = await Promise.all([get("/v1/stats"), this.polls ? null : get("/v1/catalog")]);
       await this.take(stats, catalog);
       const pipeline = stats.spark;
@@ -90,7 +90,7 @@ class Dashboard {
     }
   }
 
-  /** Figures and the catalog change together: a query is never shown without its statement. */
+  /** Updates figures and catalog together, so that no query is shown without its statement. */
   async take(stats, known) {
     const names = JSON.stringify([
       Object.keys(stats.streams ?? {}),
@@ -114,11 +114,11 @@ class Dashboard {
     const now = performance.now();
     this.rates.take(totals(this.stats.queries, "results"), now);
     this.rowRates.take(totals(this.stats.streams, "rows"), now);
-    // The engine measures how fast rows come; a Spark pipeline tells how many there were.
+    // The engine measures the rate of rows; a Spark pipeline only counts them.
     for (const [name, stream] of Object.entries(this.stats.streams ?? {})) stream.rate ??= this.rowRates.of(name);
   }
 
-  /** Nothing waits for the weave, which takes longest where there are many queries. */
+  /** Not awaited: with many queries the weave takes longer than all other requests. */
   async pollWeave() {
     if (this.isPollingWeave) return;
     this.isPollingWeave = true;
@@ -127,7 +127,7 @@ class Dashboard {
       this.weaveView.show(this.weave, this.stats);
       this.figures.show(this.stats, this.weave);
     } catch (error) {
-      // Whether the server answers is what the poll of the figures says.
+      // The poll of the figures shows whether the server answers.
       if (!(error instanceof Unreachable || error instanceof ApiError)) throw error;
     } finally {
       this.isPollingWeave = false;
@@ -181,7 +181,7 @@ class Dashboard {
     this.lookUp();
   }
 
-  /** One after the other: a pipeline may need a micro-batch for an answer. */
+  /** One lookup at a time: a pipeline may need a micro-batch for each. */
   async lookUp() {
     if (this.isLookingUp) return;
     this.isLookingUp = true;
@@ -192,7 +192,7 @@ class Dashboard {
     }
   }
 
-  /** What a query answers now, where that is not known. One in mode 'lookup' works only when it is asked: when chosen. */
+  /** Looks up a query's answer if it has changed. A query in mode 'lookup' is asked only while it is chosen. */
   async lookUpOne(name) {
     const history = this.live.historyOf(name);
     const { answerSince, status } = this.describe(name);
@@ -202,7 +202,7 @@ class Dashboard {
       const failed = status === "FAILED" ? { problem: "There is no answer: the query has failed." } : null;
       history.answered(failed ?? (await get(queryPath(name, "lookup"))), answerSince, status);
     } catch (error) {
-      if (error instanceof Unreachable) return; // the next poll says so
+      if (error instanceof Unreachable) return; // the next poll shows it
       if (!(error instanceof ApiError)) throw error;
       history.answered({ problem: `There is no answer: ${error.message}.` }, answerSince, status);
     }
@@ -219,7 +219,7 @@ class Dashboard {
     this.dirty.clear();
   }
 
-  // -- what people do
+  // -- user actions
 
   choose(name, byHand = false) {
     this.chosen = name;
@@ -255,7 +255,7 @@ class Dashboard {
   }
 
   dropped(name) {
-    delete this.stats.queries?.[name]; // nothing asks for it until the next poll says the same
+    delete this.stats.queries?.[name]; // so that nothing asks for it before the next poll
     this.choose(null, true);
     byId("queries").focus();
   }

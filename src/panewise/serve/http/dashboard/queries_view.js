@@ -1,4 +1,4 @@
-// The list of queries: filtered, sorted, a page at a time, so that a thousand queries cost no more than a page of them.
+// The list of queries, filtered and sorted. Only one page is drawn, however many queries there are.
 
 import { byId, element, keyedRows, setAttribute, setText } from "./dom.js";
 import { cell, dayAndClock, NOTHING, plain, plural, rate, seconds, whole } from "./format.js";
@@ -15,7 +15,7 @@ const NO_QUERY =
 const STATUS_MARKS = { SUSPENDED: "❚❚", FAILED: "✕" };
 
 export class QueriesView {
-  /** `choose(name)` is called when a query is chosen, `sighted()` when other queries came in sight. */
+  /** `choose(name)` is called when a query is chosen, `sighted(names)` when the visible queries change. */
   constructor(choose, sighted) {
     this.choose = choose;
     this.sighted = sighted;
@@ -33,7 +33,7 @@ export class QueriesView {
   turn(page, spoken = false) {
     this.page = page;
     this.arrange();
-    // Said once typing rests, not with every letter.
+    // Announced when typing pauses, not at every letter.
     clearTimeout(this.speech);
     if (spoken) this.speech = setTimeout(() => setText(byId("filter-status"), byId("queries-note").textContent), 700);
   }
@@ -98,7 +98,7 @@ export class QueriesView {
     const node = element(
       "tr",
       {
-        // The whole row is a target for the mouse; for the keyboard there is the button.
+        // The mouse can click the whole row; the keyboard uses the button.
         click: (event) => event.target.closest("button") || this.choose(name),
       },
       element("th", { scope: "row" }, button, status),
@@ -120,7 +120,7 @@ export class QueriesView {
     setText(row.delay, seconds(query.lateness));
   }
 
-  /** Draws the last answer and the trend of a query in sight. `column` is the name of the column to follow. */
+  /** Draws the last answer and the trend of a visible query. `column` is the name of the column to draw. */
   showAnswer(name, history, column) {
     const row = this.rows.get(name);
     if (!row || !history) return;
@@ -134,7 +134,7 @@ export class QueriesView {
     drawSpark(row.trend, values, { slots: Math.min(SPARK_POINTS, Math.max(values.length, 20)) });
   }
 
-  /** One group throughout, so that the eye can follow an answer as it changes. */
+  /** The group to show: the same one as long as it is in the answer, so that changes are easy to follow. */
   followed(row, history, column) {
     const latest = new Map(history.current());
     if (row.group === undefined || !latest.has(row.group)) {

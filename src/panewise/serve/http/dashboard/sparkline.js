@@ -1,4 +1,4 @@
-// A line without axes, for the eye only: the numbers beside it say the same in text.
+// A line without axes, hidden from screen readers: the numbers beside it are text.
 
 import { svg } from "./dom.js";
 
@@ -16,7 +16,7 @@ export function spark() {
   );
 }
 
-/** Values from old to new, NaN for none. `slots` places fewer values at the right. `fromZero` shows sizes truly. */
+/** Draws values from old to new, NaN for none, in the last of `slots` places. `fromZero` starts the axis at zero. */
 export function drawSpark(node, values, { slots = values.length, fromZero = false } = {}) {
   const known = values.filter((value) => Number.isFinite(value));
   const [area, line] = node.children;
@@ -31,7 +31,7 @@ export function drawSpark(node, values, { slots = values.length, fromZero = fals
   const offset = WIDTH - step * (values.length - 1);
   const points = values.flatMap((value, index) => {
     if (!Number.isFinite(value)) return [];
-    // A line that does not move lies in the middle, not on the floor.
+    // A constant line is drawn in the middle, not at the bottom.
     const part = span > 0 ? (value - least) / span : fromZero ? 1 : 0.5;
     return [[offset + index * step, HEIGHT - MARGIN - part * (HEIGHT - 2 * MARGIN)]];
   });

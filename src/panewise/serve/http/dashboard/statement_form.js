@@ -1,5 +1,5 @@
-// Adds a query in place: a name with a SELECT, or a whole statement. What the server has against it stands right below
-// the text, with the place underlined, and the place is selected in the text.
+// The form that adds a query: a name with a SELECT, or a whole statement. The server's error is shown below the text,
+// with the place underlined; the place is also selected in the text.
 
 import { byId, element, setAttribute } from "./dom.js";
 import { ApiError, post } from "./api.js";
@@ -11,7 +11,7 @@ const EXAMPLE = "SELECT symbol, COUNT(*) AS trades\nFROM trades [RANGE 30 SECOND
 const ROWS_MAX = 200;
 
 export class StatementForm {
-  /** `added(name)` is called with the name of a query that was created, or null after another statement. */
+  /** `added(name)` is called with the name of the created query, or null after another statement. */
   constructor(added) {
     this.added = added;
     this.form = byId("add-form");
@@ -94,7 +94,7 @@ export class StatementForm {
     const hint = error.hint ? [element("p", {}, `Hint: ${error.hint}`)] : [];
     const line = error.at ? error.at.line - linesBefore : 0;
     const source = this.text.value.split("\n")[line - 1];
-    // Without a place, or where it lies in what was put before the text, the server's own rendering has to do.
+    // If there is no place, or it is in the added first line, show the server's own rendering.
     if (source === undefined) return [element("pre", {}, error.text)];
     const { column, length } = error.at;
     const width = Math.max(1, Math.min(length ?? 1, source.length - column + 1));
@@ -120,7 +120,7 @@ export class StatementForm {
   }
 }
 
-/** What is sent, the query that it creates (null: none that the page knows of), and the lines before the text. */
+/** The text to send, the name of the query that it creates (or null), and the number of lines added before it. */
 export function composed(name, text) {
   if (!text.trim()) return { refusal: "Write a SELECT, or a whole statement." };
   if (!/^\s*(SELECT|ISTREAM|DSTREAM|RSTREAM|WITH)\b/i.test(text)) {

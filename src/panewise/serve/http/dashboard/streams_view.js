@@ -1,4 +1,4 @@
-// The table of streams: how fast rows come, how far the answers trail, what was set aside.
+// The table of streams: rate, watermark, lag, and counts of pending, late, bad and shed rows.
 
 import { byId, element, keyedRows, setAttribute, setText } from "./dom.js";
 import { bytes, clock, count, dayAndClock, instant, plural, rate, seconds, whole } from "./format.js";
@@ -67,7 +67,7 @@ function fill({ trend, cells }, stream, samples) {
   }
 }
 
-/** What the server says of late rows that were dropped and of bad rows that were set aside: how many, why, what to do. */
+/** Shows the server's remarks on late rows and bad rows: how many, why, and what to do. */
 function showRemarks(remarks) {
   const list = byId("streams-remarks");
   list.hidden = !remarks.length;

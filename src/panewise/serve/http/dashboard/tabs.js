@@ -1,4 +1,4 @@
-// Tabs after the ARIA pattern: arrow keys move, the tab that has the focus is open.
+// Tabs after the ARIA pattern: arrow keys move the focus, and the focused tab is open.
 
 import { element, setAttribute } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Light, dark, or as the system says. The choice is kept in this browser.
+// Light, dark, or the system's theme. The browser stores the choice.
 
 import { byId, setText } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Where axes have their marks: at round values, few enough to read.
+// The ticks of axes: round values, few enough to read.
 
 const SECOND = 1000;
 const TIME_STEPS = [
@@ -10,7 +10,7 @@ const TIME_STEPS = [
 
 const UNITS = [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]];
 
-/** Round values from just below one to just above another, about five steps of 1, 2 or 5 times a power of ten. */
+/** Round values that enclose both arguments, about `about` steps of 1, 2 or 5 times a power of ten. */
 export function valueTicks(least, greatest, about = 4) {
   if (least === greatest) {
     const around = least === 0 ? 1 : Math.abs(least) * 0.1;
@@ -24,7 +24,7 @@ export function valueTicks(least, greatest, about = 4) {
   return Array.from({ length: last - first + 1 }, (_, index) => Number(((first + index) * step).toPrecision(12)));
 }
 
-/** The texts of neighbouring ticks: one unit for all, and as many digits as tell them apart. */
+/** The texts of ticks, with one unit for all and enough digits to distinguish them. */
 export function valueTexts(ticks) {
   const size = Math.max(...ticks.map(Math.abs));
   const [factor, unit] = UNITS.find(([least]) => size >= least * 10) ?? [1, ""];
@@ -33,7 +33,7 @@ export function valueTexts(ticks) {
   return ticks.map((tick) => (tick === 0 ? "0" : `${(tick / factor).toFixed(digits)}${unit}`));
 }
 
-/** Instants between two, in ms, at a round step of the clock, with the text that says them. */
+/** Ticks {at, text} between two instants in ms, at a round step of the clock. */
 export function timeTicks(first, last, most) {
   if (!(last > first)) return Number.isFinite(first) ? [{ at: first, text: timeText(first, SECOND) }] : [];
   const step = TIME_STEPS.find((candidate) => (last - first) / candidate <= most) ?? TIME_STEPS.at(-1);

@@ -1,4 +1,4 @@
-// Asks for a token when the server wants one, and lets a person change it.
+// Asks for a token when the server wants one, and lets the user change it.
 
 import { byId, setText } from "./dom.js";
 import { onRefused, token, useToken } from "./api.js";
@@ -12,7 +12,7 @@ export function startTokenDialog(changed) {
     byId("token").value = "";
     dialog.showModal();
   };
-  let putOff = false; // cancelled once: the button opens it again, a poll does not
+  let putOff = false; // after a cancel only the button opens the dialog, not a poll
   onRefused((error) => {
     if (!putOff) open(token() ? `The token was refused: ${error.message}.` : "This server asks for a token.");
   });

@@ -1,19 +1,19 @@
-// The weave as a drawing: streams at the left, trees in the middle, queries at the right. The thicker a line, the more
-// processor time it leads to. Of many trees and queries the first are drawn, with a line for the others, so that a
-// drawing has at most about sixty texts. Screen readers get the table of trees below it instead.
+// The weave as a drawing: streams at the left, trees in the middle, queries at the right. A thicker line means more
+// processor time. If there are many trees or queries, the first are drawn and a line counts the others. Screen readers
+// get the table of trees below it instead.
 
 import { element, svg } from "./dom.js";
 import { exactRate, plural, rate, whole } from "./format.js";
 
 const TREES_MAX = 8;
-const QUERIES_MAX = 12; // of one tree
+const QUERIES_MAX = 12; // per tree
 const LINE = 21;
 const TREE_HEIGHT = 46;
 const GAP = 18;
 const TOP = 8;
 const WORDS = { MICROSECOND: "µs", MILLISECOND: "ms", SECOND: "s", MINUTE: "min", HOUR: "h", DAY: "d", WEEK: "w" };
 
-/** The drawing for a width in pixels, as a list of one node, or of none where nothing is shared. */
+/** The nodes of the drawing, `width` pixels wide, and of a note on trees that are left out; none without trees. */
 export function drawWeave(weave, width, choose) {
   const trees = numberedTrees(weave);
   if (!trees.length) return [];
@@ -39,7 +39,7 @@ export function drawWeave(weave, width, choose) {
   return more > 0 ? [drawing, element("p", { class: "note" }, `${plural(more, "tree")} not drawn.`)] : [drawing];
 }
 
-/** What rows a family folds, in words. */
+/** Describes the rows that a family folds. */
 export function familyText({ stream, grouping, selections }) {
   const where = selections.filter(Boolean);
   const parts = [stream, grouping ? `by ${grouping}` : ""];
@@ -48,7 +48,7 @@ export function familyText({ stream, grouping, selections }) {
   return parts.filter(Boolean).join(" ");
 }
 
-/** All trees, families with many queries first, under numbers of the whole weave: those of a report are a family's. */
+/** All trees, families with the most queries first, numbered over the whole weave, not per family. */
 export function numberedTrees(weave) {
   const all = weave.cost_ns_per_second || 1;
   const size = (family) => family.trees.reduce((sum, tree) => sum + tree.members.length, 0);
@@ -64,7 +64,7 @@ export function numberedTrees(weave) {
     .map((part, position) => ({ ...part, name: `tree ${position + 1}` }));
 }
 
-/** From the top down: a tree takes the height of its queries. */
+/** Places trees from the top down; a tree is as tall as its list of queries. */
 function place(trees, queryWidth) {
   let top = TOP;
   const perLine = queryWidth > 420 ? 2 : 1;
@@ -86,7 +86,7 @@ function place(trees, queryWidth) {
   });
 }
 
-/** Queries by name where they are few, otherwise their windows with how many queries have each. */
+/** The names of queries if they are few, otherwise each window with its number of queries. */
 function queryLabels({ members }) {
   if (members.length <= QUERIES_MAX) {
     return members.map(({ query, window }) => ({ name: query, note: windowText(window), query }));
@@ -174,7 +174,7 @@ function queryText({ name, note, query, y, column, columns }, x, width, choose) 
   return svg("text", { x: left, y: y + 4, ...attributes }, svg("title", {}, `${name} ${note}`), parts);
 }
 
-/** A text cut off where letters of this mean width would leave the room. */
+/** The text, cut to fit into `room` pixels; `letter` is the mean width of a letter. */
 function fitted(text, room, letter) {
   const most = Math.max(3, Math.floor(room / letter));
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;

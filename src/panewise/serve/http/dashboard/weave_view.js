@@ -1,4 +1,4 @@
-// What the queries share: a sentence with the figure, a drawing, and a table of the trees that says the same in text.
+// What the queries share: a sentence with the saving, a drawing, and a table of the trees.
 
 import { byId, element, setAttribute } from "./dom.js";
 import { bytes, exactRate, NOTHING, percent, plural, processorTime, whole } from "./format.js";
@@ -29,7 +29,7 @@ export class WeaveView {
   draw() {
     if (!this.weave || !this.drawing.clientWidth) return;
     const room = this.drawing.clientWidth;
-    // Where it has to scroll, the keyboard must be able to.
+    // If the drawing scrolls, the keyboard must be able to scroll it.
     setAttribute(this.drawing, "tabindex", room < WIDTH_MIN ? "0" : null);
     this.drawing.replaceChildren(...drawWeave(this.weave, Math.max(WIDTH_MIN, room), this.choose));
   }
@@ -43,7 +43,7 @@ export class WeaveView {
       const isFirst = shown[position - 1]?.family !== family;
       const spans = shown.filter((part) => part.family === family).length;
       const share = all > 0 ? ` (${percent(family.cost_ns_per_second / all)})` : "";
-      // Folding rows and keeping slices is done once for all trees of a family, and is told once.
+      // All trees of a family share folding and slices: show their cost once.
       const together = (text) => (isFirst ? element("td", { class: "number", rowspan: spans }, text) : null);
       return element(
         "tr",
@@ -66,11 +66,11 @@ export class WeaveView {
   }
 
   slicesOf({ slices_held: held }) {
-    // The books of a Spark pipeline hold no rows: its slices are in the buckets.
+    // A Spark pipeline's driver holds no slices; they are in the buckets.
     return held === null || this.stats?.kind === "spark" ? NOTHING : whole(held);
   }
 
-  /** Bytes, told once: on Spark several families may keep their state together. */
+  /** Bytes of state, shown once: on Spark several families may share one state. */
   stateOf(family, name, toldBy) {
     const member = family.trees[0]?.members[0]?.query;
     const kept = (this.stats?.trees ?? []).find((tree) => tree.queries?.includes(member));
