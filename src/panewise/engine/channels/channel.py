@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from panewise.aggregates.columns import empty_batch
-from panewise.arrays import INT64_MIN
+from panewise.arrays import INT64_MIN, Ints
 from panewise.engine.channels.failures import guarded
 from panewise.engine.channels.readers import FamilyFolding, Folding, Past, Postponed, Reader
 from panewise.operators.reorder import ReorderBuffer
@@ -181,6 +181,11 @@ class Channel:
         """The rows that the watermark has not passed. A new reader sees all of them."""
         kept = [rows.take(rows.times >= self.watermark) for _, rows in self._recent]
         return concatenated(kept) if kept else self.empty_rows()
+
+    def recent_times(self) -> Ints:
+        """The times of these rows, without the rows."""
+        kept = [rows.times[rows.times >= self.watermark] for _, rows in self._recent]
+        return np.concatenate(kept) if kept else np.empty(0, np.int64)
 
     def retain(self, duration: int) -> None:
         """Retains rows for this long from now on. Earlier rows that were not retained stay missing."""

@@ -115,7 +115,10 @@ class Leads:
     def note_recent(self, name: str) -> None:
         """Rows that the watermark has not passed begin the reports of an ungrouped member, even if WHERE drops them."""
         shared = self._shared
-        if shared.keys or not shared.timed or not len(times := self._channel.recent().times):
+        if shared.keys or not shared.timed or shared.watermark == INT64_MIN:
+            return  # A family without rows notices them when it takes them.
+        times = self._channel.recent_times()
+        if not len(times):
             return
         member = shared.members[name]
         shown = first_showing(member.cadence, member.held_from, times, int(times.min()), int(times.max()))
