@@ -210,3 +210,17 @@ def engine_of_windows(*windows: str) -> pw.Engine:
         engine.execute(f"CREATE QUERY q{number} AS SELECT SUM(v) AS s FROM t [{window}]")
     engine.push("t", rows(*range(20)))
     return engine
+
+
+def test_one_tree_costs_what_one_tree_for_all_costs() -> None:
+    """Two queries have equal windows, and call their columns otherwise."""
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM u (ts TIMESTAMP, k STRING)")
+    windows = [("n", "1 MINUTE"), ("n", "1 HOUR"), ("m", "1 MINUTE")]
+    for number, (name, length) in enumerate(windows):
+        text = f"SELECT k, COUNT(*) AS {name} FROM u [RANGE {length} SLIDE 10 SECONDS] GROUP BY k"
+        engine.execute(f"CREATE QUERY q{number} AS {text}")
+    (family,) = engine.sharing_report().families
+    assert len(family.trees) == 1
+    assert family.cost_full == pytest.approx(family.cost)
+    assert "as cheap as one tree for all" in str(engine.explain())

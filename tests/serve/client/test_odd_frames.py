@@ -22,6 +22,8 @@ GOOD = {"ts": [TIME], "d": [Decimal(1)], "v": [1]}
 DATA: dict[str, Any] = {
     "wide decimals": pa.table(GOOD | {"d": pa.array([Decimal("1.00")], pa.decimal128(38, 2))}),
     "wider decimals": pa.table(GOOD | {"d": pa.array([Decimal("1.00")], pa.decimal256(50, 2))}),
+    "great whole numbers": pa.table(GOOD | {"v": pa.array([7], pa.uint64())}),
+    "a whole number that is too great": pa.table(GOOD | {"v": pa.array([2**64 - 1], pa.uint64())}),
     "lists": pa.table(GOOD | {"tags": [["a"]], "more": [{"a": 1}]}),
     "times of day": pa.table(GOOD | {"at": pa.array([1], pa.time64("us")), "raw": [b"\xff"], "h": pa.nulls(1)}),
     "pandas": pd.DataFrame(GOOD | {"kind": pd.Categorical(["a"]), "age": [pd.Timedelta("1s")], "o": [object()]}),

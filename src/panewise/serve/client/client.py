@@ -33,7 +33,7 @@ from panewise.serve.client.result_reader import ResultReader
 from panewise.serve.client.socket_connection import SocketConnection
 from panewise.serve.client.subscription import Subscription
 from panewise.serve.client.transport import Transport, path_of
-from panewise.serve.client.wire import ARROW, JSON, batch_of, json_value, packed, schema_of, unpacked
+from panewise.serve.client.wire import ARROW, JSON, batch_of, json_key, packed, schema_of, unpacked
 from panewise.temporal import instant_us
 
 # A single statement that changes nothing and may therefore be sent again.
@@ -201,13 +201,15 @@ class Client:
     # -- answers -------------------------------------------------------------------------------------------------
 
     def lookup(self, query: str, at: Any = None, key: Any = None) -> pa.Table:
-        """The answer now, or at an instant still held; `key` selects one group: a value or a dict of columns."""
+        """The answer now, or at an instant still held; `key` selects one group.
+
+        `key`: a value, a list of values in the order of GROUP BY, or a dict of columns.
+        """
         asked: dict[str, str] = {}
         if at is not None:
             asked["at"] = str(instant_us(at))
         if key is not None:
-            value = {n: json_value(v) for n, v in key.items()} if isinstance(key, dict) else json_value(key)
-            asked["key"] = json.dumps(value)
+            asked["key"] = json.dumps(json_key(key))
         path = path_of("v1", "queries", query, "lookup")
         return _table(self._transport.request("GET", path, params=asked, headers=_WANTS_ARROW))
 

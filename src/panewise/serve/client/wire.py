@@ -101,6 +101,15 @@ def json_value(value: Any) -> Any:
     return str(value)  # the server refuses an unsuitable value and shows it in its message
 
 
+def json_key(key: Any) -> Any:
+    """The key of a group for JSON, in each form that the engine takes."""
+    if isinstance(key, dict):
+        return {name: json_value(value) for name, value in key.items()}
+    if isinstance(key, list | tuple):
+        return [json_value(value) for value in key]
+    return json_value(key)
+
+
 def unpacked(body: bytes) -> pa.Table:
     """The table in the body of an answer, with the metadata of its schema."""
     try:

@@ -24,6 +24,7 @@ from panewise.optimize.sharing.weave.weaver import (
     SECOND,
     Load,
     best_weave,
+    cost_of_one_tree,
     edge_rate_of,
     machine,
     model_of,
@@ -74,12 +75,11 @@ def family_report(shape: FamilyShape, plan: FamilyPlan, measured: MeasuredFamily
     used = [number for number, tree in enumerate(plan.trees) if tree.members]
     trees = tuple(_tree_report(plan, number, measured, unit) for number in used)
     fold = _fold_cost(measured.states, measured) * unit
-    woven = best_weave(members, load, "full")
-    full = 0.0 if woven is None else woven.cost_full * unit
+    full = cost_of_one_tree(members, load) * unit
     fixed = [member for member in plan.members if not member.can_move]
     if fixed:
         full += _fixed_cost(plan.trees[0], load) * unit + fold
-        full -= 0.0 if woven is None else model_of(members, load.groups)[1].fold(load.rate) * unit
+        full -= model_of(members, load.groups)[1].fold(load.rate) * unit if members else 0.0
     return FamilyReport(
         stream=measured.channel,
         grouping=", ".join(map(to_sql, shape.keys)),

@@ -138,6 +138,15 @@ def best_weave(
     return weave(cadences, load.rate, model, (EACH_ITS_BEST,), optimizer, price_alone=price_alone)
 
 
+def cost_of_one_tree(members: list[MemberPlan], load: Load) -> float:
+    """The cost per unit of the axis if one tree answered all members. Equal windows are answered once."""
+    if not members:
+        return 0.0
+    _, model = model_of(members, load.groups)
+    cadences = list(dict.fromkeys(member.cadence for member in members))
+    return weave(cadences, load.rate, model, (EACH_ITS_BEST,), "full").cost_full
+
+
 @cache
 def machine() -> CalibratedModel:
     """The figures of this machine if it has been calibrated, otherwise the shipped figures."""

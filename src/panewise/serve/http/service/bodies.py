@@ -140,7 +140,8 @@ def _check_types(schema: pa.Schema) -> None:
 
 def _is_known(type_: pa.DataType) -> bool:
     """Whether values of the type can be converted to a type of CQL."""
-    return pa.types.is_decimal(type_) or (from_arrow(type_) is not None and not pa.types.is_string_view(type_))
+    known = from_arrow(type_) is not None or pa.types.is_uint64(type_)  # the engine judges each large value
+    return pa.types.is_decimal(type_) or (known and not pa.types.is_string_view(type_))
 
 
 def _is_mixed(type_: pa.DataType) -> bool:
