@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from panewise.catalog import SinkDefinition, StreamDefinition
+from panewise.catalog import Definition, SinkDefinition, StreamDefinition
 from panewise.connectors.generator import GeneratorSource
 from panewise.connectors.numbered_sinks import CountedSink, NumberedJson, NumberedParquet, NumberedSink
 from panewise.connectors.options import STREAM_OPTIONS, ConnectorOption, read_options, written_option
@@ -38,6 +38,14 @@ def open_source(stream: StreamDefinition) -> Source | None:
     if source is None:
         raise _unknown(f"stream '{stream.name}'", str(name), SOURCES)
     return source(stream)
+
+
+def is_for_spark(definition: Definition) -> bool:
+    """Whether it is a stream or sink whose connector only Spark has."""
+    if not isinstance(definition, StreamDefinition | SinkDefinition):
+        return False
+    names = SPARK_ONLY if isinstance(definition, StreamDefinition) else SPARK_SINKS
+    return str(written_option(definition.options, "connector")).lower() in names
 
 
 def check_source(stream: StreamDefinition) -> None:

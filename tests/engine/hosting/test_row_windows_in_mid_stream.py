@@ -178,3 +178,16 @@ def test_the_last_results_of_a_query_in_mid_stream_are_shown_when_there_are_enou
     engine.execute(f"CREATE QUERY q AS SELECT ISTREAM SUM(n) AS t, COUNT(*) AS c FROM ({INNER}) [ROWS 3]")
     engine.push("s", rows(9, 20))
     assert {row["c"] for row in engine.results("q").to_pylist()} == {3}
+
+
+@pytest.mark.parametrize("word", ["", "ISTREAM ", "DSTREAM "])
+def test_having_drops_long_runs_of_windows_without_rows(word: str) -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM t (ts TIMESTAMP, v BIGINT) WITH (epoch = 'microseconds')")
+    window = "t [ROWS 3 SLIDE 1] WHERE v > 0"
+    engine.execute(f"CREATE QUERY q AS SELECT {word}SUM(v) AS s FROM {window} HAVING COUNT(*) > 1")
+    values = [1, 2] + [0] * 20_000 + [4, 5, 0, 0]
+    engine.push("t", [{"ts": at * 1_000_000, "v": v} for at, v in enumerate(values)])
+    engine.advance("t", 30_000_000_000)
+    assert engine.stats()["queries"]["q"]["status"] == "RUNNING"
+    assert engine.results("q")["s"].to_pylist() == ([3, 9] if word else [3, 3, 9, 9])

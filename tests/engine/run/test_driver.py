@@ -431,3 +431,14 @@ def test_the_command_line_goes_on_after_the_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [3, 22, 30, 41])
 def test_runs_that_fail_and_go_on(seed: int) -> None:
     assert engine_runs.play(seed)
+
+
+def test_a_connector_that_only_spark_has_is_told_so(tmp_path: Path) -> None:
+    engine = pw.Engine()
+    spark = "CREATE STREAM k (ts TIMESTAMP) WITH (connector = 'kafka', topic = 'x')"
+    assert told(lambda: engine.execute(spark)) == ["only Spark has the connector of 'k': this engine cannot run it"]
+    (warning,) = told(lambda: engine.execute(stream(tmp_path / "in.csv") + spark.replace(" k ", " l ")))
+    assert warning == (
+        "the rows of stream 's' are not read until engine.run() or engine.run_available() is called; "
+        "only Spark has the connector of 'l': this engine cannot run it"
+    )

@@ -126,7 +126,7 @@ class FamilyResults:
         for name, query in list(self.apart.items()):
             raw = reports.get(self._followers.member_of[name], [])
             if not self._family.timed:
-                raw = [self._written_out(name, piece) for piece in raw]
+                raw = [batch for piece in raw if (batch := self._written_out(name, piece)) is not None]
             finals = [final for piece in raw if (final := self._final_piece(query, piece)) is not None]
             if finals:
                 last = finals[-1] if self._family.timed else self._last_by_number(name, raw[-1], finals[-1])
@@ -148,14 +148,12 @@ class FamilyResults:
         for shape, entry in entries.items():
             self._ledgers[shape].write(entry, next(iter(self.queries.values())).unread.rows_max)
 
-    def _written_out(self, name: str, piece: Piece) -> pa.RecordBatch:
-        """Reports of a window of rows as a batch. A range of empty ones is written out now, while the times of its rows
-        are known; there are no more reports than rows."""
+    def _written_out(self, name: str, piece: Piece) -> pa.RecordBatch | None:
+        """Reports of a window of rows as a batch; None if HAVING drops empty ones. A range of empty ones is written out
+        now, while the times of its rows are known; there are no more reports than rows."""
         if not isinstance(piece, EmptyReports):
             return piece
-        batch = self._family.empty_batch(self.member(name), piece.points)
-        assert batch is not None, "only a query without groups reports windows without rows"
-        return batch
+        return self._family.empty_batch(self.member(name), piece.points)
 
     def _final_piece(self, query: HostedQuery, piece: Piece) -> Piece | None:
         return piece if isinstance(piece, EmptyReports) else self.final(query, piece)

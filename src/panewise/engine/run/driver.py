@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from panewise.catalog import Definition, SinkDefinition, StreamDefinition
+from panewise.connectors.by_name import is_for_spark
 from panewise.connectors.numbered_sinks import NumberedSink
 from panewise.connectors.options import written_option
 from panewise.engine.books.books import Books
@@ -143,17 +144,20 @@ class Driver:
         unannounced, self._unannounced = self._unannounced, []
         if not unannounced:
             return
+        waiting = [definition for definition in unannounced if not is_for_spark(definition)]
         what = [
             f"sink '{definition.name}' gets no results of query '{definition.source}'"
             if isinstance(definition, SinkDefinition)
             else f"the rows of stream '{definition.name}' are not read"
-            for definition in unannounced
+            for definition in waiting
         ]
-        warnings.warn(
-            f"{', and '.join(what)} until engine.run() or engine.run_available() is called",
-            ConnectorWarning,
-            stacklevel=3,
-        )
+        told = [f"{', and '.join(what)} until engine.run() or engine.run_available() is called"] if what else []
+        told += [
+            f"only Spark has the connector of '{definition.name}': this engine cannot run it"
+            for definition in unannounced
+            if definition not in waiting
+        ]
+        warnings.warn("; ".join(told), ConnectorWarning, stacklevel=3)
 
     # -- notes ---------------------------------------------------------------------------------------------------
 
