@@ -44,6 +44,7 @@ def small_steps(level: str = "latest", *statements: str, step: int = 3, inside: 
         [],
     )
     engine.reads.isolation.look_every_s = 0.0
+    engine.reads.isolation.inside_s = PATIENCE_S  # a busy machine takes its time
     for statement in statements or (STREAM,):
         engine.execute(statement)
     return engine
