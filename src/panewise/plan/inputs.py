@@ -98,6 +98,8 @@ def named_answer(plan: Emit) -> str | None:
     inputs = windowed_inputs(plan)
     if len(inputs) != 1 or table_inputs(plan) or not reads_answer(inputs[0]):
         return None
+    if any(isinstance(node, Emit) for node in plan.input.walk()):
+        return None  # a query in parentheses reads it
     scan = inputs[0].input
     assert isinstance(scan, Scan)
     return scan.name

@@ -237,3 +237,13 @@ def test_a_table_that_has_been_another_one() -> None:
     engine.advance("changes", 60 * SECOND)
     with pytest.raises(NotHeldError, match="table 'now_' has changed"):
         engine.execute(text.format("now_"))
+
+
+@pytest.mark.parametrize("explain", ["", "EXPLAIN "])
+@pytest.mark.parametrize("inner", ["SELECT n FROM q", "SELECT COUNT(*) AS n FROM q", "(SELECT n FROM q WHERE n > 1)"])
+def test_a_query_in_parentheses_over_an_answer_is_refused(explain: str, inner: str) -> None:
+    engine = pw.Engine()
+    engine.execute("CREATE STREAM s (ts TIMESTAMP, k STRING)")
+    engine.execute("CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k")
+    with pytest.raises(PanewiseError, match="in parentheses is read without a window"):
+        engine.execute(f"{explain}SELECT n FROM ({inner}) AS x WHERE n > 0")
