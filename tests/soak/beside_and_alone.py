@@ -114,15 +114,20 @@ def with_text(case: Case, text: str) -> Life:
     return Player(changed, case.closure, always=True).play().lives[case.number]
 
 
+def judge_of(case: Case, always: Life, witnesses: dict[str, Life]) -> Judge:
+    """The judge of one query; `always`: its life on an engine where it is always there."""
+    state = witnesses.get(f"state_{case.number}")
+    if always.refused or (state is not None and state.refused):
+        state = None
+    return Judge(case.query, case.first, case.settled, always, state)
+
+
 def judge(case: Case, beside: Life, witnesses: dict[str, Life]) -> None:
     query, script, number = case.query, case.script, case.number
     alone = Player(script, case.closure).play().lives[number]
     always = alone if case.is_always_there else witnesses[number]
-    state = witnesses.get(f"state_{number}")
-    if always.refused or (state is not None and state.refused):
-        state = None
     try:
-        judged = Judge(query, case.first, case.settled, always, state)
+        judged = judge_of(case, always, witnesses)
         judged.compare(beside, alone)
         if query.inline:
             judged.same(named(script, number), "as a query by name")

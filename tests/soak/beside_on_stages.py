@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.soak.beside_and_alone import Case, always_there, times_of
-from tests.soak.life_judgement import Judge
+from tests.soak.beside_and_alone import Case, always_there, judge_of, times_of
 from tests.soak.life_players import Life, Player, as_table, said_in
 from tests.soak.life_scripts import ScriptWriter, shrunk, told
 from tests.soak.lives import STREAMS, Script, Step
@@ -63,13 +62,9 @@ def problem_of(script: Script, seed: int) -> str | None:
 def judge(case: Case, beside: Life, witnesses: dict[str, Life], seed: int) -> None:
     query, script, number = case.query, case.script, case.number
     alone = StagesPlayer(script, case.closure, seed).play().lives[number]
-    on_engine = Player(script, case.closure).play().lives[number]
-    always = on_engine if case.is_always_there else witnesses[number]
-    state = witnesses.get(f"state_{number}")
-    if always.refused or (state is not None and state.refused):
-        state = None
+    always = Player(script, case.closure).play().lives[number] if case.is_always_there else witnesses[number]
     try:
-        judged = Judge(query, case.first, case.settled, always, state)
+        judged = judge_of(case, always, witnesses)
         if query.own_past and not case.first and not alone.refused and not always.refused:
             judged.between(beside, alone)  # alone there was no bucket that had kept the rows behind the watermark
             return
